@@ -1,0 +1,229 @@
+"""What a backend sees: LinearProgram, Source, Binary, Plan. Frozen data, no behaviour but `expanded`.
+
+A `LinearProgram` is a flat list of `Instr` over the closed set of ops below; `src` are positions in the
+list; RANGE/END and IF/ENDIF nest. Effects (LOAD, STORE, ...) happen in list order. A value made inside a
+RANGE or an IF ends with it; what must survive goes through a LOCAL.
+
+====================  =========================  =========================================================
+op                    src                        arg, meaning
+====================  =========================  =========================================================
+PARAM                                            slot: base of `params[slot]` in global memory
+LOCAL                                            (count, space): space is register, stack, scratch, shared
+VARIABLE                                         name
+CONST                                            value, or a tuple of lanes for a vector dtype
+GRID                                             axis: index of this block, dtype int32 or int64
+RANGE                 lo, hi                     kind: "loop" or "unroll"; ascending by one
+END                   range                      closes it
+IF, ENDIF             condition; if
+INDEX                 PARAM or LOCAL, offset     address in elements; dtype is the element type
+LOAD                  INDEX [, gate, other]      dtype may be a vector: lanes contiguous; arg: aligned
+STORE                 INDEX, value [, gate]      arg: "nt" for non-temporal or None
+arithmetic            ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
+..                    DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero
+bits, compare         AND OR XOR NOT SHL SHR     CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
+WHERE                 mask, a, b                 mask has the lanes of a
+native math           EXP2 LOG2 SIN RECIP RSQRT FLOOR CEIL TRUNC ROUND, where the Target lists them
+CAST BITCAST          value                      float->int saturates; float->narrower rounds to even
+BROADCAST             scalar                     to the lanes of dtype
+VECTOR                scalars                    to one vector
+EXTRACT               vector                     lane number
+SHUFFLE               vector                     tuple of lane numbers
+LANES                 vector                     reduce op (ADD MUL MAX MIN AND OR ...): halves, i with i + n/2
+====================  =========================  =========================================================
+
+Bool in memory is one byte, 0 or 1: a param never has dtype bool (it is uint8), registers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .dtype import DType
+from .uop.ops import Ops
+
+
+class Instr(NamedTuple):
+    op: Ops
+    dtype: DType
+    src: tuple[int, ...] = ()
+    arg: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One buffer of a program: dtype, element count, and "r", "w" or "rw"."""
+
+    slot: int
+    dtype: DType
+    size: int
+    access: str
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSpec:
+    name: str
+    dtype: DType
+    lo: int | float
+    hi: int | float
+
+
+# An integer expression over variables in postfix form: ints, names, and "+ - * // % max min".
+Postfix = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearProgram:
+    """One kernel, legal for its Target. Blocks of `grid` are independent: any order, any worker."""
+
+    name: str
+    ops: tuple[Instr, ...]
+    params: tuple[Param, ...]
+    variables: tuple[VariableSpec, ...] = ()
+    grid: tuple[Postfix, ...] = ()  # empty: one block
+    block: tuple[Postfix, ...] = ()
+    shared_bytes: int = 0
+    scratch_bytes: int = 0
+    flops: int = 0  # arithmetic of one launch, an estimate
+    bytes: int = 0  # distinct bytes touched by one launch, an estimate
+    note: str = ""  # for people: the shape, the recipe and its transform list
+
+    def expanded(self) -> tuple[Instr, ...]:
+        """The list with every "unroll" loop printed out and its index arithmetic folded."""
+        return tuple(_expand(self.ops))
+
+
+def evaluate(expr: Postfix, variables: Mapping[str, int]) -> int:
+    """The value of a postfix expression."""
+    stack: list[int] = []
+    for item in expr:
+        if isinstance(item, int):
+            stack.append(item)
+        elif item in _POSTFIX:
+            b, a = stack.pop(), stack.pop()
+            stack.append(_POSTFIX[item](a, b))
+        else:
+            stack.append(variables[item])
+    return stack[-1]
+
+
+_POSTFIX: dict[str, Any] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "max": max,
+    "min": min,
+}
+_FOLDED = {Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*"}
+
+
+def _expand(ops: tuple[Instr, ...]) -> Iterator[Instr]:
+    """Print unrolled bodies once per step, with integer arithmetic on constants folded."""
+    ends = _matching_ends(ops)
+    out: list[Instr] = []
+    scopes: list[dict[tuple[DType, int], int]] = [{}]  # constants visible here; a loop or if is a scope
+    place: dict[int, int] = {}
+
+    def constant(dtype: DType, value: int) -> int:
+        key = (dtype, value)
+        found = scopes[-1].get(key)
+        if found is None:
+            found = scopes[-1][key] = len(out)
+            out.append(Instr(Ops.CONST, dtype, (), value))
+        return found
+
+    def fold(instr: Instr, src: tuple[int, ...]) -> int:
+        op, dtype, _, arg = instr
+        if op is Ops.CONST and dtype.is_int and isinstance(arg, int):
+            return constant(dtype, arg)
+        if op in _FOLDED and dtype.is_int and dtype.lanes == 1:
+            if all(out[s].op is Ops.CONST for s in src):
+                return constant(dtype, _POSTFIX[_FOLDED[op]](*(out[s].arg for s in src)))
+        out.append(Instr(op, dtype, src, arg))
+        return len(out) - 1
+
+    def emit(lo: int, hi: int) -> None:
+        i = lo
+        while i < hi:
+            op, dtype, src, arg = ops[i]
+            new = tuple(place[s] for s in src)
+            if op is Ops.RANGE and arg == "unroll":
+                for step in range(out[new[0]].arg, out[new[1]].arg):
+                    place[i] = constant(dtype, step)
+                    emit(i + 1, ends[i])
+                i = ends[i] + 1
+                continue
+            if op in (Ops.END, Ops.ENDIF):
+                scopes.pop()
+            place[i] = fold(ops[i], new)
+            if op in (Ops.RANGE, Ops.IF):
+                scopes.append(dict(scopes[-1]))
+            i += 1
+
+    emit(0, len(ops))
+    return iter(out)
+
+
+def _matching_ends(ops: tuple[Instr, ...]) -> dict[int, int]:
+    return {ins.src[0]: i for i, ins in enumerate(ops) if ins.op is Ops.END}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a renderer prints: text or bytes, and the entry name of each program."""
+
+    code: str | bytes
+    entries: Mapping[str, str]  # program name -> symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """What a compiler makes of a Source; `code` goes into the disk cache as it is."""
+
+    code: bytes
+    entries: Mapping[str, str]
+
+
+# ---- Plan: one call per step
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBuffer:
+    """Where a buffer of a Plan lives: `external` number `slot` of the handles given at each call, or
+    `arena` at byte `offset` of the runtime's scratch memory."""
+
+    kind: str  # "external" or "arena"
+    nbytes: int
+    slot: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    program: str
+    buffers: tuple[int, ...]  # positions in Plan.buffers, one per param
+    scalars: tuple[Postfix, ...] = ()  # one per variable of the program; a float literal is (value,)
+    grid: tuple[Postfix, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    dst: int
+    src: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A program of one device: integers only, so it serialises as it is."""
+
+    buffers: tuple[PlanBuffer, ...]
+    steps: tuple[Launch | CopyStep, ...]
+    programs: Mapping[str, LinearProgram]
+    arena_bytes: int = 0
+    variables: tuple[VariableSpec, ...] = ()
+    setup: tuple[Launch | CopyStep, ...] = ()
+    edges: tuple[tuple[int, int], ...] = field(default=())  # (earlier step, later step) that must see it

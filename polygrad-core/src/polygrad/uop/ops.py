@@ -1,0 +1,610 @@
+"""UOp: the one node of the upper floors, from a user's tensor expression to a kernel's loop nest.
+
+`UOp(op, dtype, src, arg)` is immutable and hash-consed: the same parts give the same object, so `is`
+is equality and a memo keyed by node costs one dict lookup. Shape, dtype and interval are slots filled
+at construction, never recursive properties, so graphs of any depth work.
+
+Two floors use the same class:
+
+* the *tensor floor*: nodes have a shape; movement, reductions, gathers, assignment (`TENSOR_OPS`);
+* the *kernel floor*: scalars inside loops; RANGE, PARAM, INDEX, LOAD, STORE, REDUCE (`KERNEL_OPS`).
+
+Elementwise ops belong to both. `spec.py` says what is legal where.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ..dtype import DType, canonical, dtypes
+from ..errors import ShapeError
+
+
+class Ops(enum.IntEnum):
+    """Every operation of every floor. Sources and argument are listed beside each name."""
+
+    # ---- leaves
+    BUFFER = enum.auto()  # arg (uid, shape, device): storage; the engine's side table holds its bytes
+    CONST = enum.auto()  # arg value, [UNIQUE]: a scalar; with a UNIQUE source it is a leaf of its own
+    UNIQUE = enum.auto()  # arg uid: keeps two equal leaves apart
+    VARIABLE = enum.auto()  # arg (name, lo, hi): a scalar given at each run
+    IOTA = enum.auto()  # arg n: 0, 1, …, n-1, shape (n,)
+    # ---- movement (tensor floor)
+    RESHAPE = enum.auto()  # x; arg new shape
+    PERMUTE = enum.auto()  # x; arg axes
+    EXPAND = enum.auto()  # x; arg new shape, same rank, only axes of size 1 grow
+    SHRINK = enum.auto()  # x; arg ((start, stop, step), …) with 0 <= start <= stop <= n, step >= 1
+    PAD = enum.auto()  # x; arg ((before, after, interior), …) zeros around and between elements
+    FLIP = enum.auto()  # x; arg axes
+    WINDOW = enum.auto()  # x; arg (axis, size, stride, dilation): sliding windows in a new last axis
+    # ---- other tensor nodes
+    GATHER = enum.auto()  # x, index; arg axis: numpy.take; out-of-range reads give 0
+    SCATTER = enum.auto()  # base, index, updates; arg (axis, mode): the inverse; mode set add max min mul
+    CONTIGUOUS = enum.auto()  # x: stored in row-major order
+    DETACH = enum.auto()  # x: no gradient passes
+    COPY = enum.auto()  # x; arg device name
+    KERNEL = enum.auto()  # inputs …; arg sink: a user's kernel
+    # ---- elementwise: both floors, one source
+    NEG = enum.auto()
+    NOT = enum.auto()  # bitwise; logical on bool
+    SQRT = enum.auto()
+    RECIP = enum.auto()
+    EXP = enum.auto()
+    EXP2 = enum.auto()
+    LOG = enum.auto()
+    LOG2 = enum.auto()
+    SIN = enum.auto()
+    COS = enum.auto()
+    TANH = enum.auto()
+    ERF = enum.auto()
+    FLOOR = enum.auto()
+    CEIL = enum.auto()
+    TRUNC = enum.auto()
+    ROUND = enum.auto()  # half to even
+    CAST = enum.auto()
+    BITCAST = enum.auto()
+    # ---- elementwise, two sources
+    ADD = enum.auto()
+    SUB = enum.auto()
+    MUL = enum.auto()
+    DIV = enum.auto()  # floats
+    FLOORDIV = enum.auto()  # integers, Python's rounding; x // 0 is 0
+    FLOORMOD = enum.auto()  # integers, sign of the divisor; x % 0 is 0
+    MAXIMUM = enum.auto()  # NaN of either source wins
+    MINIMUM = enum.auto()
+    POW = enum.auto()  # floats
+    AND = enum.auto()
+    OR = enum.auto()
+    XOR = enum.auto()
+    SHL = enum.auto()  # by >= width: 0
+    SHR = enum.auto()  # arithmetic on signed; by >= width: 0 or -1
+    CMPLT = enum.auto()
+    CMPLE = enum.auto()
+    CMPEQ = enum.auto()
+    CMPNE = enum.auto()
+    # ---- elementwise, three sources
+    WHERE = enum.auto()  # condition, then, else
+    THREEFRY = enum.auto()  # element number (uint64), key0 (uint32), key1 (uint32) -> uint32
+    # ---- reductions: tensor floor (x; arg (op, axes), axes removed), kernel floor (value, *ranges; arg op)
+    REDUCE = enum.auto()  # op is ADD MUL MAXIMUM MINIMUM
+    # ---- effects
+    STORE = enum.auto()  # tensor: view of a buffer, value; kernel: INDEX, value [, gate]; arg combine op or None
+    AFTER = enum.auto()  # buffer, *effects: the buffer as those left it
+    SINK = enum.auto()  # *effects; arg KernelInfo
+    # ---- kernel floor
+    PARAM = enum.auto()  # arg (slot, size): base of a buffer
+    RANGE = enum.auto()  # lo, hi; arg (id, kind): a loop counter
+    INDEX = enum.auto()  # PARAM or LOCAL, offset: an address
+    LOAD = enum.auto()  # INDEX [, gate]: 0 where the gate is false
+    END = enum.auto()  # closes a RANGE
+    # ---- LinearProgram only
+    LOCAL = enum.auto()  # arg (count, space)
+    GRID = enum.auto()  # arg axis
+    BLOCK = enum.auto()
+    LANE = enum.auto()
+    IF = enum.auto()
+    ENDIF = enum.auto()
+    MAX = enum.auto()  # a > b ? a : b exactly
+    MIN = enum.auto()  # a < b ? a : b exactly
+    IDIV = enum.auto()  # truncating, divisor not zero
+    IMOD = enum.auto()
+    FMA = enum.auto()
+    RSQRT = enum.auto()
+    BROADCAST = enum.auto()  # scalar to all lanes of dtype
+    VECTOR = enum.auto()  # scalars to one vector
+    EXTRACT = enum.auto()  # vector; arg lane
+    SHUFFLE = enum.auto()  # vector; arg lanes
+    LANES = enum.auto()  # vector; arg op: horizontal reduction by halving
+    ATOMIC = enum.auto()
+    SHARE = enum.auto()
+    BARRIER = enum.auto()
+    SIGNAL = enum.auto()
+    WAIT = enum.auto()
+    MATMUL = enum.auto()
+    CUSTOM = enum.auto()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+
+UNARY: Final = frozenset(Ops(i) for i in range(Ops.NEG, Ops.BITCAST + 1))
+BINARY: Final = frozenset(Ops(i) for i in range(Ops.ADD, Ops.CMPNE + 1))
+TERNARY: Final = frozenset({Ops.WHERE, Ops.THREEFRY})
+ELEMENTWISE: Final = UNARY | BINARY | TERNARY
+COMPARISONS: Final = frozenset({Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE})
+MOVEMENT: Final = frozenset(Ops(i) for i in range(Ops.RESHAPE, Ops.WINDOW + 1))
+REDUCERS: Final = frozenset({Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM})
+
+Shape = tuple[int, ...]
+_uids = itertools.count(1)
+
+
+def _key_of(dtype: DType, arg: Any) -> Any:
+    """`arg` by bits: Python calls 0.0 and -0.0, 1 and True equal and never finds a NaN again."""
+    if type(arg) is float:
+        return struct.pack("<d", arg)
+    if type(arg) is bool:
+        return (bool, arg)
+    return arg
+
+
+class UOp:
+    """One immutable node. Make it with `UOp(...)` or, better, with the named constructors below."""
+
+    __slots__ = ("op", "dtype", "src", "arg", "shape", "lo", "hi", "provenance", "cache", "__weakref__")
+
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    shape: Shape
+    lo: int | float | None  # interval of a scalar integer or bool node; None where nothing is known
+    hi: int | float | None
+    provenance: Any  # write-once: where the user made it; no part of identity
+    cache: Any  # room for symbolic.py's linear form; no part of identity
+
+    def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
+        key = (op, dtype, src, _key_of(dtype, arg))
+        ref = _table.get(key)
+        if ref is not None and (found := ref()) is not None:
+            return found
+        return _insert(cls, key, op, dtype, src, arg)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a UOp is immutable: cannot set {name!r}")
+
+    def __reduce__(self) -> Any:
+        return UOp, (self.op, self.dtype, self.src, self.arg)
+
+    def __repr__(self) -> str:
+        from .printer import short
+
+        return short(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a UOp has no truth value: compare with `is`, or use .lo and .hi")
+
+    # ---- leaves
+
+    @staticmethod
+    def const(dtype: DType, value: Any, unique: bool = False) -> UOp:
+        """A scalar constant, canonical in its dtype; `unique` gives a leaf of its own."""
+        src = (UOp(Ops.UNIQUE, dtypes.void, (), next(_uids)),) if unique else ()
+        return UOp(Ops.CONST, dtype, src, canonical(dtype, value))
+
+    @staticmethod
+    def index(value: int) -> UOp:
+        """A constant of dtype index."""
+        return UOp(Ops.CONST, dtypes.index, (), value)
+
+    @staticmethod
+    def buffer(dtype: DType, shape: Sequence[int], device: str) -> UOp:
+        """A new leaf for storage of `shape`, different from every other."""
+        return UOp(Ops.BUFFER, dtype, (), (next(_uids), tuple(shape), device))
+
+    @staticmethod
+    def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:
+        """A scalar given at each run, `lo <= value <= hi`."""
+        return UOp(Ops.VARIABLE, dtype, (), (name, lo, hi))
+
+    @staticmethod
+    def iota(n: int, dtype: DType = dtypes.int32) -> UOp:
+        return UOp(Ops.IOTA, dtype, (), n)
+
+    @staticmethod
+    def range(lo: UOp | int, hi: UOp | int, ident: int, kind: str = "loop") -> UOp:
+        """A loop counter from lo to hi - 1 of a kernel; `ident` is its number in that kernel."""
+        bounds = tuple(b if isinstance(b, UOp) else UOp.index(b) for b in (lo, hi))
+        return UOp(Ops.RANGE, dtypes.index, bounds, (ident, kind))
+
+    # ---- elementwise: the smart constructor. Every scalar integer expression goes through it.
+
+    @staticmethod
+    def alu(op: Ops, *src: UOp) -> UOp:
+        """`op` of sources with equal shapes, simplified when that is exact."""
+        from . import symbolic
+
+        dtype = dtypes.bool if op in COMPARISONS else src[-1].dtype
+        if op is Ops.THREEFRY:
+            dtype = dtypes.uint32
+        return symbolic.simplify(op, dtype, src) or UOp(op, dtype, src)
+
+    def cast(self, dtype: DType) -> UOp:
+        from . import symbolic
+
+        if dtype is self.dtype:
+            return self
+        return symbolic.simplify_cast(self, dtype) or UOp(Ops.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return self if dtype is self.dtype else UOp(Ops.BITCAST, dtype, (self,))
+
+    def _with(self, other: UOp | int | float | bool) -> UOp:
+        return other if isinstance(other, UOp) else UOp.const(self.dtype, other)
+
+    def __add__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.ADD, self, self._with(o))
+
+    def __radd__(self, o: int | float) -> UOp:
+        return UOp.alu(Ops.ADD, self._with(o), self)
+
+    def __sub__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.SUB, self, self._with(o))
+
+    def __rsub__(self, o: int | float) -> UOp:
+        return UOp.alu(Ops.SUB, self._with(o), self)
+
+    def __mul__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.MUL, self, self._with(o))
+
+    def __rmul__(self, o: int | float) -> UOp:
+        return UOp.alu(Ops.MUL, self._with(o), self)
+
+    def __truediv__(self, o: UOp | float) -> UOp:
+        return UOp.alu(Ops.DIV, self, self._with(o))
+
+    def __rtruediv__(self, o: float) -> UOp:
+        return UOp.alu(Ops.DIV, self._with(o), self)
+
+    def __floordiv__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.FLOORDIV, self, self._with(o))
+
+    def __mod__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.FLOORMOD, self, self._with(o))
+
+    def __neg__(self) -> UOp:
+        return UOp.alu(Ops.NEG, self)
+
+    def __invert__(self) -> UOp:
+        return UOp.alu(Ops.NOT, self)
+
+    def __and__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.AND, self, self._with(o))
+
+    def __or__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.OR, self, self._with(o))
+
+    def __xor__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.XOR, self, self._with(o))
+
+    def __lshift__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.SHL, self, self._with(o))
+
+    def __rshift__(self, o: UOp | int) -> UOp:
+        return UOp.alu(Ops.SHR, self, self._with(o))
+
+    def __lt__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.CMPLT, self, self._with(o))
+
+    def __le__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.CMPLE, self, self._with(o))
+
+    def __gt__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.CMPLT, self._with(o), self)
+
+    def __ge__(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.CMPLE, self._with(o), self)
+
+    def eq(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.CMPEQ, self, self._with(o))
+
+    def ne(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.CMPNE, self, self._with(o))
+
+    def where(self, then: UOp, other: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.WHERE, self, then, then._with(other))
+
+    def maximum(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.MAXIMUM, self, self._with(o))
+
+    def minimum(self, o: UOp | int | float) -> UOp:
+        return UOp.alu(Ops.MINIMUM, self, self._with(o))
+
+    # ---- movement and other tensor nodes. Identity movements give the source itself.
+
+    def reshape(self, shape: Sequence[int]) -> UOp:
+        shape = tuple(shape)
+        if shape == self.shape:
+            return self
+        base = self.src[0] if self.op is Ops.RESHAPE else self
+        return base if base.shape == shape else UOp(Ops.RESHAPE, self.dtype, (base,), shape)
+
+    def permute(self, axes: Sequence[int]) -> UOp:
+        axes = tuple(axes)
+        return self if axes == tuple(range(len(axes))) else UOp(Ops.PERMUTE, self.dtype, (self,), axes)
+
+    def expand(self, shape: Sequence[int]) -> UOp:
+        shape = tuple(shape)
+        return self if shape == self.shape else UOp(Ops.EXPAND, self.dtype, (self,), shape)
+
+    def shrink(self, bounds: Sequence[tuple[int, int, int]]) -> UOp:
+        bounds = tuple(bounds)
+        if all(b == (0, n, 1) for b, n in zip(bounds, self.shape, strict=True)):
+            return self
+        return UOp(Ops.SHRINK, self.dtype, (self,), bounds)
+
+    def pad(self, pads: Sequence[tuple[int, int, int]]) -> UOp:
+        pads = tuple(pads)
+        return self if not any(map(any, pads)) else UOp(Ops.PAD, self.dtype, (self,), pads)
+
+    def flip(self, axes: Sequence[int]) -> UOp:
+        axes = tuple(sorted(a for a in axes if self.shape[a] > 1))
+        return UOp(Ops.FLIP, self.dtype, (self,), axes) if axes else self
+
+    def window(self, axis: int, size: int, stride: int, dilation: int) -> UOp:
+        return UOp(Ops.WINDOW, self.dtype, (self,), (axis, size, stride, dilation))
+
+    def reduce(self, op: Ops, axes: Sequence[int]) -> UOp:
+        """Tensor floor: reduce over `axes`, which disappear from the shape."""
+        axes = tuple(sorted(axes))
+        return UOp(Ops.REDUCE, self.dtype, (self,), (op, axes)) if axes else self
+
+    def broadcast_to(self, shape: Sequence[int]) -> UOp:
+        """numpy's rule: missing leading axes are added, axes of size 1 grow."""
+        shape = tuple(shape)
+        lead = (1,) * (len(shape) - len(self.shape))
+        return self.reshape(lead + self.shape).expand(shape)
+
+    def gather(self, index: UOp, axis: int) -> UOp:
+        return UOp(Ops.GATHER, self.dtype, (self, index), axis)
+
+    def scatter(self, index: UOp, updates: UOp, axis: int, mode: str) -> UOp:
+        return UOp(Ops.SCATTER, self.dtype, (self, index, updates), (axis, mode))
+
+    def contiguous(self) -> UOp:
+        return self if self.op in (Ops.BUFFER, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, self.dtype, (self,))
+
+    def detach(self) -> UOp:
+        return UOp(Ops.DETACH, self.dtype, (self,))
+
+    def copy_to(self, device: str) -> UOp:
+        return UOp(Ops.COPY, self.dtype, (self,), device)
+
+    def store(self, value: UOp, combine: Ops | None = None) -> UOp:
+        """Tensor floor: the effect of writing `value` into this view of a buffer."""
+        return UOp(Ops.STORE, dtypes.void, (self, value), combine)
+
+    def after(self, *effects: UOp) -> UOp:
+        return UOp(Ops.AFTER, self.dtype, (self, *effects))
+
+    # ---- walking
+
+    @property
+    def base(self) -> UOp:
+        """The node below movement ops."""
+        node = self
+        while node.op in MOVEMENT:
+            node = node.src[0]
+        return node
+
+    @property
+    def device(self) -> str | None:
+        """The device of the first buffer below, None for a graph of constants alone."""
+        for node in self.toposort():
+            if node.op is Ops.COPY:
+                return str(node.arg)
+            if node.op is Ops.BUFFER:
+                return str(node.arg[2])
+        return None
+
+    def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+        """All nodes below and this one, sources first, without recursion. `gate` False: not entered."""
+        return toposort((self,), gate)
+
+
+def toposort(roots: Sequence[UOp], gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+    """Post-order over several roots; each node once, sources in order."""
+    seen: set[UOp] = set()
+    out: list[UOp] = []
+    for root in roots:
+        if root in seen:
+            continue
+        seen.add(root)
+        stack: list[tuple[UOp, Iterator[UOp]]] = [(root, _sources(root, gate))]
+        while stack:
+            node, sources = stack[-1]
+            for s in sources:
+                if s not in seen:
+                    seen.add(s)
+                    stack.append((s, _sources(s, gate)))
+                    break
+            else:
+                out.append(node)
+                stack.pop()
+    return out
+
+
+def _sources(node: UOp, gate: Callable[[UOp], bool] | None) -> Iterator[UOp]:
+    return iter(node.src) if gate is None or gate(node) else iter(())
+
+
+# ---- the table of living nodes
+
+
+class _Ref(weakref.ref):  # type: ignore[type-arg]
+    __slots__ = ("key",)
+    key: Any
+
+
+_table: dict[Any, _Ref] = {}
+_lock = threading.RLock()  # reentrant: a collection inside an insert may run _forget
+
+
+def _forget(ref: _Ref) -> None:
+    with _lock:
+        if _table.get(ref.key) is ref:
+            del _table[ref.key]
+
+
+def _insert(cls: type[UOp], key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    from . import symbolic
+
+    node = object.__new__(cls)
+    put = object.__setattr__
+    put(node, "op", op)
+    put(node, "dtype", dtype)
+    put(node, "src", src)
+    put(node, "arg", arg)
+    put(node, "shape", shape_of(op, src, arg))
+    put(node, "provenance", None)
+    put(node, "cache", None)
+    lo, hi = (None, None) if node.shape or dtype.is_float else symbolic.interval(op, dtype, src, arg)
+    put(node, "lo", lo)
+    put(node, "hi", hi)
+    with _lock:
+        ref = _table.get(key)
+        if ref is not None and (found := ref()) is not None:
+            return found
+        ref = _Ref(node, _forget)
+        ref.key = key
+        _table[key] = ref
+    return node
+
+
+def live_nodes() -> int:
+    """How many nodes are alive (tests of growth)."""
+    return len(_table)
+
+
+# ---- shapes: one rule per op; what is not listed has the shape of its first source, or () without one
+
+
+def _same_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
+    shape = src[0].shape
+    for s in src[1:]:
+        if s.shape != shape:
+            raise ShapeError(f"elementwise sources have shapes {[x.shape for x in src]}")
+    return shape
+
+
+def _reshape(src: tuple[UOp, ...], arg: Shape) -> Shape:
+    if size(arg) != size(src[0].shape) or any(n < 0 for n in arg):
+        raise ShapeError(f"cannot reshape {src[0].shape} ({size(src[0].shape)} elements) to {arg}")
+    return arg
+
+
+def _permute(src: tuple[UOp, ...], arg: Shape) -> Shape:
+    if sorted(arg) != list(range(len(src[0].shape))):
+        raise ShapeError(f"permute axes {arg} are not a permutation for shape {src[0].shape}")
+    return tuple(src[0].shape[a] for a in arg)
+
+
+def _expand(src: tuple[UOp, ...], arg: Shape) -> Shape:
+    old = src[0].shape
+    if len(old) != len(arg) or any(a != b and a != 1 for a, b in zip(old, arg, strict=True)):
+        raise ShapeError(f"cannot expand {old} to {arg}: only axes of size 1 grow")
+    return arg
+
+
+def _shrink(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
+    old = src[0].shape
+    if len(old) != len(arg):
+        raise ShapeError(f"shrink of shape {old} needs {len(old)} bounds, got {len(arg)}")
+    for n, (start, stop, step) in zip(old, arg, strict=True):
+        if not (0 <= start <= stop <= n and step >= 1):
+            raise ShapeError(f"shrink bounds {arg} do not fit shape {old}")
+    return tuple(-(-(stop - start) // step) for start, stop, step in arg)
+
+
+def _pad(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
+    old = src[0].shape
+    if len(old) != len(arg) or any(v < 0 for p in arg for v in p):
+        raise ShapeError(f"pad {arg} does not fit shape {old}")
+    return tuple(n + b + a + max(n - 1, 0) * i for n, (b, a, i) in zip(old, arg, strict=True))
+
+
+def _window(src: tuple[UOp, ...], arg: tuple[int, int, int, int]) -> Shape:
+    axis, length, stride, dilation = arg
+    shape = src[0].shape
+    count = (shape[axis] - (length - 1) * dilation - 1) // stride + 1
+    if length < 1 or stride < 1 or dilation < 1 or count < 1:
+        raise ShapeError(f"window {arg} does not fit axis {axis} of shape {shape}")
+    return (*shape[:axis], count, *shape[axis + 1 :], length)
+
+
+def _reduce(src: tuple[UOp, ...], arg: Any) -> Shape:
+    if isinstance(arg, Ops):  # kernel floor
+        return ()
+    return tuple(n for i, n in enumerate(src[0].shape) if i not in arg[1])
+
+
+def _gather(src: tuple[UOp, ...], axis: int) -> Shape:
+    x, index = src
+    return (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def _scatter(src: tuple[UOp, ...], arg: tuple[int, str]) -> Shape:
+    base, index, updates = src
+    if updates.shape != _gather((base, index), arg[0]):
+        raise ShapeError(f"scatter updates {updates.shape} do not fit base {base.shape} and index {index.shape}")
+    return base.shape
+
+
+def _nothing(src: tuple[UOp, ...], arg: Any) -> Shape:
+    return ()
+
+
+_SHAPES: Final[dict[Ops, Callable[[tuple[UOp, ...], Any], Shape]]] = {
+    Ops.BUFFER: lambda src, arg: arg[1],
+    Ops.IOTA: lambda src, arg: (arg,),
+    Ops.CONST: _nothing,
+    Ops.RESHAPE: _reshape,
+    Ops.PERMUTE: _permute,
+    Ops.EXPAND: _expand,
+    Ops.SHRINK: _shrink,
+    Ops.PAD: _pad,
+    Ops.WINDOW: _window,
+    Ops.REDUCE: _reduce,
+    Ops.GATHER: _gather,
+    Ops.SCATTER: _scatter,
+    Ops.STORE: _nothing,
+    Ops.SINK: _nothing,
+    Ops.RANGE: _nothing,
+    Ops.INDEX: _nothing,
+    Ops.LOAD: _nothing,
+    Ops.END: _nothing,
+    Ops.KERNEL: lambda src, arg: arg.shape,
+    **{op: _same_shape for op in ELEMENTWISE},
+}
+
+
+def shape_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Shape:
+    rule = _SHAPES.get(op)
+    if rule is not None:
+        return rule(src, arg)
+    return src[0].shape if src else ()
+
+
+def size(shape: Sequence[int]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
