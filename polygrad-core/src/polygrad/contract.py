@@ -69,8 +69,8 @@ class VariableSpec:
     hi: int | float
 
 
-# An integer expression over variables in postfix form: ints, names, and "+ - * // % max min".
-Postfix = tuple[int | str, ...]
+# An expression over variables in postfix form: numbers, names, and "+ - * // % max min".
+Postfix = tuple[int | float | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class LinearProgram:
         return tuple(_expand(self.ops))
 
 
-def evaluate(expr: Postfix, variables: Mapping[str, int]) -> int:
+def evaluate(expr: Postfix, variables: Mapping[str, Any]) -> Any:
     """The value of a postfix expression."""
-    stack: list[int] = []
+    stack: list[Any] = []
     for item in expr:
-        if isinstance(item, int):
+        if isinstance(item, int | float):
             stack.append(item)
         elif item in _POSTFIX:
             b, a = stack.pop(), stack.pop()

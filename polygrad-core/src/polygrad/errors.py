@@ -27,8 +27,7 @@ Texts: what happened, to which name, where, and what to do next; at most four li
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class PolygradError(Exception):
@@ -131,7 +130,9 @@ class PluginApiDeprecated(DeprecationWarning): ...
 class SettingWarning(UserWarning): ...
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], *, fold: Callable[[str], str] = str.lower) -> str:
     """`" Did you mean 'x'?"` for the nearest of `known`, or an empty string."""
-    close = difflib.get_close_matches(name.lower(), list(known), n=1)
+    import difflib  # 3 ms that only a mistake should pay
+
+    close = difflib.get_close_matches(fold(name), list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,346 @@
+"""What is installed: one snapshot of the entry points, looked up by name.
+
+The snapshot reads metadata only. A descriptor's module is imported when its name is asked for, inside a `try`,
+so a broken package harms nobody but those who name it. Each candidate is a `Record` whose state says how far
+it came: found -> loaded, or failed, incompatible, invalid, conflict, blocked, refused. First-party packages
+come through the same door as strangers; only their names are reserved for them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from . import plugin, settings
+from .errors import (
+    DeviceUnavailable,
+    PluginConflict,
+    PluginError,
+    PluginIncompatible,
+    PluginInvalid,
+    PluginLoadError,
+    PluginReserved,
+    PolygradError,
+    SettingError,
+)
+from .plugin import Descriptor, DevicePlugin, FormatPlugin, ModelPlugin
+
+DEVICES, FORMATS, MODELS, PLUGINS = GROUPS = (
+    "polygrad.devices",
+    "polygrad.formats",
+    "polygrad.models",
+    "polygrad.plugins",
+)
+# group -> what an error calls a member of it, and the type its entry point must give
+KINDS: dict[str, tuple[str, type]] = {
+    DEVICES: ("device", DevicePlugin),
+    FORMATS: ("format", FormatPlugin),
+    MODELS: ("model family", ModelPlugin),
+    PLUGINS: ("plugin", object),
+}
+CORE = "polygrad-core"
+# Names that only one distribution may provide, and how a person gets it.
+OWNERS: dict[tuple[str, str], str] = {
+    (DEVICES, "interp"): CORE,
+    (DEVICES, "cpu"): "polygrad-backend-cpu",
+    (DEVICES, "cuda"): "polygrad-backend-cuda",
+    (DEVICES, "webgpu"): "polygrad-backend-webgpu",
+    (DEVICES, "wasm"): "polygrad-backend-wasm",
+    **{(FORMATS, name): "polygrad-formats" for name in ("onnx", "gguf", "safetensors", "hf")},
+}
+INSTALL: dict[str, str] = {
+    "interp": "polygrad-core",
+    "cpu": "polygrad-backend-cpu",
+    **{name: f'"polygrad[{name}]"' for name in ("cuda", "webgpu", "wasm")},
+}
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One candidate for a name."""
+
+    group: str
+    name: str
+    value: str  # "package.module:attribute"
+    dist: str
+    version: str
+    load: Callable[[], Any]
+    state: str = "found"
+    descriptor: Descriptor | None = None
+    load_ms: float = 0.0
+    failure: tuple[type[PolygradError], str, BaseException | None] | None = None
+    probe: plugin.Probe | None = field(default=None)  # kept by the device room
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.group][0]
+
+    @property
+    def package(self) -> str:
+        return f"{self.dist} {self.version}".strip()
+
+    def fail(
+        self, state: str, cls: type[PolygradError], text: str, cause: BaseException | None = None
+    ) -> PolygradError:
+        """Remember a failure and give it back; the same text is raised anew at each lookup."""
+        self.state, self.failure = state, (cls, text, cause)
+        return self.error()
+
+    def error(self) -> PolygradError:
+        assert self.failure is not None
+        cls, text, cause = self.failure
+        error = cls(text)
+        error.__cause__ = cause
+        return error
+
+
+Snapshot = dict[tuple[str, str], list[Record]]
+_lock = threading.RLock()
+_snapshot: Snapshot | None = None
+
+
+def snapshot() -> Snapshot:
+    """All records by (group, name), names sorted; made once, made anew after `refresh`."""
+    global _snapshot
+    with _lock:
+        if _snapshot is None:
+            _register_static_module()
+            _snapshot = _with_registered(_from_entry_points())
+        return _snapshot
+
+
+def refresh() -> None:
+    """Forget the snapshot and every remembered failure: after `pip install` in a running notebook."""
+    global _snapshot
+    with _lock:
+        _snapshot = None
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The names of a group that may be used: installed, not switched off, not refused."""
+    return tuple(
+        name
+        for (at, name), records in snapshot().items()
+        if at == group and any(usable(r) for r in records)
+    )
+
+
+def records(group: str | None = None) -> tuple[Record, ...]:
+    """Every record (of a group), whatever its state."""
+    return tuple(r for (at, _), rs in snapshot().items() if group in (None, at) for r in rs)
+
+
+def usable(record: Record) -> bool:
+    return not (blocked(record) or _stranger(record))
+
+
+def blocked(record: Record) -> bool:
+    """Whether POLY_PLUGINS keeps this record from loading. The core's own are never blocked."""
+    rules: tuple[str, ...] = settings.get("POLY_PLUGINS")
+    if not rules or record.dist == CORE:
+        return False
+    allowed = [rule for rule in rules if not rule.startswith("-")]
+    return "-" + record.name in rules or (bool(allowed) and record.name not in allowed)
+
+
+def find(group: str, name: str) -> Record | None:
+    """The loaded record of a name; None when nobody offers it; the record's error when it cannot load."""
+    with _lock:
+        candidates = snapshot().get((group, name), [])
+        if not candidates:
+            return None
+        record = _one(candidates)
+        if record.state == "found":
+            _load(record)
+        if record.failure is not None:
+            raise record.error()
+        return record
+
+
+def _one(candidates: list[Record]) -> Record:
+    for record in candidates:
+        if _stranger(record):
+            owner = OWNERS[record.group, record.name]
+            record.fail(
+                "refused",
+                PluginReserved,
+                f"{record.package} may not provide the {record.kind} {record.name!r}:"
+                f" that name belongs to {owner}.",
+            )
+    rest = [r for r in candidates if r.state != "refused"]
+    if not rest:
+        raise candidates[0].error()
+    allowed = [r for r in rest if not blocked(r)]
+    if not allowed:
+        raise _blocked_error(rest[0])
+    return allowed[0] if len(allowed) == 1 else _preferred(allowed)
+
+
+def _preferred(rivals: list[Record]) -> Record:
+    first = rivals[0]
+    wanted = dict(settings.get("POLY_PLUGIN_PREFER")).get(first.name)
+    for record in rivals:
+        if record.dist == wanted:
+            return record
+    offers = ", ".join(f"{r.package} ({r.value})" for r in rivals)
+    raise PluginConflict(
+        f"{_NUMBERS.get(len(rivals), str(len(rivals)))} packages provide the {first.kind}"
+        f" {first.name!r}: {offers}. Uninstall one, or set"
+        f" POLY_PLUGIN_PREFER={first.name}={first.dist}."
+    )
+
+
+_NUMBERS = {2: "two", 3: "three"}
+
+
+def _blocked_error(record: Record) -> PolygradError:
+    cls = DeviceUnavailable if record.group == DEVICES else PluginError
+    rules = ",".join(settings.get("POLY_PLUGINS"))
+    return cls(
+        f"{record.kind} {record.name!r} ({record.package}) is switched off by POLY_PLUGINS={rules}."
+    )
+
+
+def _stranger(record: Record) -> bool:
+    owner = OWNERS.get((record.group, record.name))
+    return owner is not None and record.dist not in (owner, REGISTERED)
+
+
+# ---- loading one descriptor
+
+
+def _load(record: Record) -> None:
+    """Import the descriptor and check it; the outcome stays in the record."""
+    start = time.perf_counter()
+    try:
+        found = record.load()
+    except (Exception, SystemExit) as error:
+        record.fail(
+            "failed",
+            PluginLoadError,
+            f"{record.kind} {record.name!r} ({record.package}, {record.value}) failed to load:"
+            f" {type(error).__name__}: {error}. Disable: POLY_PLUGINS=-{record.name}",
+            error,
+        )
+    else:
+        _check(record, found)
+    finally:
+        record.load_ms = (time.perf_counter() - start) * 1e3
+
+
+def _check(record: Record, found: Any) -> None:
+    expected = KINDS[record.group][1]
+    if not isinstance(found, expected):
+        record.fail(
+            "invalid",
+            PluginInvalid,
+            f"{record.value} is a {type(found).__name__}, expected {expected.__name__}.",
+        )
+    elif getattr(found, "name", record.name) != record.name:
+        record.fail(
+            "invalid",
+            PluginInvalid,
+            f"{record.value} calls itself {found.name!r}, its entry point says {record.name!r}.",
+        )
+    elif not _supported(getattr(found, "api", plugin.API)):
+        record.fail("incompatible", PluginIncompatible, _incompatible(record, found.api))
+    else:
+        record.state, record.descriptor = "loaded", cast(Descriptor, found)
+
+
+def _supported(api: tuple[int, int]) -> bool:
+    major, minor = api
+    return major in plugin.SUPPORTED and minor <= plugin.SUPPORTED[major]
+
+
+def _incompatible(record: Record, api: tuple[int, int]) -> str:
+    from . import __version__
+
+    older = ".".join(record.version.split(".")[:2])
+    return (
+        f"{record.package} needs plugin API {api[0]}.{api[1]}; {CORE} {__version__} offers"
+        f" {plugin.API[0]}.{plugin.API[1]}. Run: pip install -U {CORE}, or pip install"
+        f' "{record.dist}<{older}".'
+    )
+
+
+# ---- where records come from
+
+REGISTERED = "registered"  # stands for the distribution of a descriptor given to plugin.register
+
+
+def _from_entry_points() -> Snapshot:
+    """One query for all groups (a query costs 10 ms where 300 distributions are installed)."""
+    from importlib.metadata import entry_points
+
+    found: Snapshot = {}
+    every = entry_points()
+    for group in GROUPS:
+        for entry in sorted(every.select(group=group), key=lambda e: (e.name, e.value)):
+            dist = entry.dist
+            label = ("?", "") if dist is None else (dist.name, dist.version)
+            record = Record(group, entry.name, entry.value, *label, entry.load)
+            rivals = found.setdefault((group, entry.name), [])
+            # The same distribution seen twice (an .egg-info beside a .dist-info) is one.
+            if not any((r.dist, r.value) == (record.dist, record.value) for r in rivals):
+                rivals.append(record)
+    return found
+
+
+def _with_registered(found: Snapshot) -> Snapshot:
+    """Descriptors handed over in code replace installed ones of the same name."""
+    groups = {kind: group for group, (_, kind) in KINDS.items()}
+    for descriptor in plugin.registered():
+        group, name = groups[type(descriptor)], descriptor.name
+        found[group, name] = [
+            Record(group, name, f"<{REGISTERED}>", REGISTERED, "", lambda d=descriptor: d)  # type: ignore[misc]
+        ]
+    return dict(sorted(found.items()))
+
+
+def _register_static_module() -> None:
+    """Call the function that POLY_PLUGIN_STATIC names: a spawned worker has no other way to register."""
+    text: str = settings.get("POLY_PLUGIN_STATIC")
+    if not text or text in _static_done:
+        return
+    try:
+        resolve(text)()
+    except (Exception, SystemExit) as error:
+        raise SettingError(
+            f"POLY_PLUGIN_STATIC={text} failed: {type(error).__name__}: {error}"
+        ) from error
+    _static_done.add(text)
+
+
+_static_done: set[str] = set()
+
+
+def resolve(reference: str) -> Any:
+    """The object behind "package.module:attribute"."""
+    from importlib import import_module
+
+    module, _, path = reference.partition(":")
+    found: Any = import_module(module)
+    for attribute in path.split("."):
+        found = getattr(found, attribute)
+    return found
+
+
+@contextmanager
+def isolated(*descriptors: Descriptor) -> Iterator[None]:
+    """Only `descriptors` exist inside the block; what was found before comes back after it."""
+    global _snapshot
+    with _lock:
+        before, static = _snapshot, list(plugin._static)
+        plugin._static[:] = descriptors
+        _snapshot = _with_registered({})
+    try:
+        yield
+    finally:
+        with _lock:
+            plugin._static[:] = static
+            _snapshot = before

@@ -1,0 +1,195 @@
+"""Every environment variable and every `Context` value, typed, in one table.
+
+Nobody else reads `os.environ`. `get("POLY_DEV")` gives the value of the innermost `Context` that sets the name,
+else the environment's, else the default. The environment is read at each call and parsed once per text, so
+that a test or a notebook may change it; a value that cannot be read is an error that names the variable.
+
+Settings stand below every floor, so any floor may ask.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from typing import Any, NamedTuple
+
+from .errors import SettingError, SettingWarning, UnknownName, did_you_mean
+
+# ---- readers: text of an environment variable -> value; ValueError says what was expected
+
+
+_FLAGS = {"1": True, "true": True, "on": True, "yes": True}
+_FLAGS |= {"0": False, "false": False, "off": False, "no": False, "": False}
+
+
+def _flag(text: str) -> bool:
+    value = _FLAGS.get(text.strip().lower())
+    if value is None:
+        raise ValueError("1 or 0")
+    return value
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
+    if value < 0:
+        raise ValueError("a whole number, 0 or more")
+    return value
+
+
+def _text(text: str) -> str:
+    return text.strip()
+
+
+def _lower(text: str) -> str:
+    return text.strip().lower()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip().lower() for part in text.split(",") if part.strip())
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for part in text.split(","):
+        name, equals, dist = part.strip().partition("=")
+        if not (name and equals and dist):
+            raise ValueError("NAME=PACKAGE, several separated by commas")
+        pairs.append((name.strip().lower(), dist.strip()))
+    return tuple(pairs)
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.strip().lower() not in choices:
+            raise ValueError(" or ".join(choices))
+        return text.strip().lower()
+
+    return read
+
+
+class Setting(NamedTuple):
+    read: Callable[[str], Any]
+    default: Any
+    help: str
+    environment: bool = True  # False: only a Context can set it
+
+
+TABLE: dict[str, Setting] = {
+    # devices and plugins
+    "POLY_DEV": Setting(_lower, "", "device, such as cpu or cuda:1; several separated by commas"),
+    "DEV": Setting(_lower, "", "the same, read when POLY_DEV is not set"),
+    "POLY_DEV_ORDER": Setting(
+        _names, ("cuda", "cpu", "interp"), "what POLY_DEV=auto tries, best first"
+    ),
+    "POLY_STRICT": Setting(_flag, False, "1: falling back to a lesser device is an error"),
+    "POLY_PLUGINS": Setting(
+        _names, (), "none; or names that may load (cpu,gguf), or may not (-onnx,-acme)"
+    ),
+    "POLY_PLUGIN_PREFER": Setting(_pairs, (), "NAME=PACKAGE where two packages offer one name"),
+    "POLY_PLUGIN_STATIC": Setting(
+        _text, "", "module:function that calls polygrad.plugin.register, for spawned workers"
+    ),
+    # running
+    "POLY_THREADS": Setting(_count, 0, "threads of the cpu device; 0: one per core we may use"),
+    "POLY_FUSION": Setting(_flag, True, "0: every operation is its own kernel (a test of fusion)"),
+    "POLY_BEAM": Setting(_count, 0, "width of the search over schedules; 0: no search"),
+    # caches
+    "POLY_CACHE": Setting(_flag, True, "0: no cache on disk"),
+    "POLY_CACHE_DIR": Setting(_text, "", "where compiled kernels are kept"),
+    "POLY_CACHE_MB": Setting(_count, 1024, "size at which the oldest entries of it are dropped"),
+    "XDG_CACHE_HOME": Setting(_text, "", "parent of the cache folder when POLY_CACHE_DIR is unset"),
+    # looking inside
+    "POLY_SPEC": Setting(_flag, False, "1: check every graph against the rules of its floor"),
+    "POLY_DEBUG": Setting(_count, 0, "1: report kernels, 2: and their source, on the logger"),
+    "POLY_TRACEBACK": Setting(
+        _one_of("short", "full"), "short", "full: keep our own frames in tracebacks"
+    ),
+    # what a Context alone says
+    "TRAINING": Setting(_flag, False, "dropout and batch statistics are on", environment=False),
+}
+
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar("polygrad_settings", default={})
+_parsed: dict[tuple[str, str], Any] = {}
+
+
+def get(name: str) -> Any:
+    """The value of a setting: the innermost Context's, else the environment's, else the default."""
+    overrides = _overrides.get()
+    if name in overrides:
+        return overrides[name]
+    setting = TABLE.get(name)
+    if setting is None:
+        raise _unknown(name)
+    text = os.environ.get(name) if setting.environment else None
+    if text is None:
+        return setting.default
+    key = (name, text)
+    if key not in _parsed:
+        _parsed[key] = _read(name, setting, text)
+    return _parsed[key]
+
+
+def is_set(name: str) -> bool:
+    """Whether a Context or the environment gives `name` a value."""
+    return name in _overrides.get() or name in os.environ
+
+
+def _read(name: str, setting: Setting, value: Any) -> Any:
+    try:
+        return setting.read(value if isinstance(value, str) else str(value))
+    except ValueError as error:
+        raise SettingError(f"{name}={value!s} cannot be read: expected {error}.") from None
+
+
+def _unknown(name: str) -> UnknownName:
+    return UnknownName(
+        f"no setting named {name!r}.{did_you_mean(name, TABLE, fold=str.upper)} See: polygrad env"
+    )
+
+
+class Context:
+    """Set settings inside a `with` block, for this thread and the tasks it starts.
+
+    >>> with Context(TRAINING=1, POLY_DEV="interp"):
+    ...     get("TRAINING"), get("POLY_DEV")
+    (True, 'interp')
+    """
+
+    def __init__(self, **values: Any) -> None:
+        self.values: dict[str, Any] = {}
+        for name, value in values.items():
+            setting = TABLE.get(name)
+            if setting is None:
+                raise _unknown(name)
+            # Flags come as True or 1, lists as text: everything goes through the one reader.
+            text = str(int(value)) if isinstance(value, bool) else value
+            self.values[name] = _read(name, setting, text)
+        self._tokens: list[Token[Mapping[str, Any]]] = []
+
+    def __enter__(self) -> Context:
+        self._tokens.append(_overrides.set({**_overrides.get(), **self.values}))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _overrides.reset(self._tokens.pop())
+
+
+_warned: set[str] = set()
+
+
+def warn_unknown() -> None:
+    """Warn once about each POLY_* variable that is in no table; called when a device is chosen."""
+    for name in sorted(os.environ):
+        if name.startswith("POLY_") and name not in TABLE and name not in _warned:
+            import warnings
+
+            _warned.add(name)
+            warnings.warn(
+                f"{name} is not a setting of polygrad.{did_you_mean(name, TABLE, fold=str.upper)}",
+                SettingWarning,
+                stacklevel=2,
+            )
