@@ -1,10 +1,11 @@
 """What an author of a device, a format or a model family imports: descriptors and base classes.
 
-This file is the whole contract between the core and a package that adds a machine. It stands below the
-registry, imports nothing but the standard library, and knows no device by name.
+This file is the whole contract between the core and a package that adds a machine. It stands below
+the registry, imports nothing but the standard library, and knows no device by name.
 
-A package has a *descriptor* behind an entry point (group `polygrad.devices`), a *probe* that says whether the
-machine can be used here, and a `Device` that is opened only when its name is asked for::
+A package has a *descriptor* behind an entry point (group `polygrad.devices`), a *probe* that says
+whether the machine can be used here, and a `Device` that is opened only when its name is asked
+for::
 
     [project.entry-points."polygrad.devices"]
     acme = "polygrad_backend_acme.plugin:plugin"
@@ -12,9 +13,10 @@ machine can be used here, and a `Device` that is opened only when its name is as
     plugin = DevicePlugin(name="acme", api=(1, 0), device="polygrad_backend_acme.device:AcmeDevice",
                           probe="polygrad_backend_acme.probe:probe", summary="Acme NPUs")
 
-The descriptor names things by string, so that importing its module costs nothing. The device then gives an
-`Allocator` (memory), a `Renderer` (LinearProgram -> text), a `Compiler` (text -> bytes) and `load` (bytes ->
-programs that can be launched). What the machine can do is declared in its `Target`, never sniffed.
+The descriptor names things by string, so that importing its module costs nothing. The device then
+gives an `Allocator` (memory), a `Renderer` (LinearProgram -> text), a `Compiler` (text -> bytes)
+and `load` (bytes -> programs that can be launched). What the machine can do is declared in its
+`Target`, never sniffed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from .contract import Binary, LinearProgram, Plan, Source
@@ -78,7 +80,7 @@ Descriptor = DevicePlugin | FormatPlugin | ModelPlugin
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a probe returns; it never raises. `hardware=False` means there is nothing to drive here."""
+    """What a probe returns; it never raises. Without `hardware` there is nothing to drive here."""
 
     ok: bool
     count: int = 0
@@ -99,7 +101,7 @@ def register(descriptor: Descriptor) -> None:
 
 
 def registered() -> tuple[Descriptor, ...]:
-    """The descriptors given to `register`, in order. The registry reads them after the entry points."""
+    """The descriptors given to `register`, in order; the registry reads them."""
     return tuple(_static)
 
 
@@ -115,13 +117,12 @@ class Device(ABC):
     renderer: Renderer
     compiler: Compiler
 
-    # Set in a forked child on devices that the parent had opened; every use must then raise DeviceForked.
-    forked: ClassVar[bool] = False
+    forked: bool = False  # set in a fork on what its parent opened: using it raises DeviceForked
 
     @classmethod
     @abstractmethod
     def open(cls, index: int, options: Mapping[str, str]) -> Device:
-        """Make device number `index`. May raise anything: the core reports it as DeviceUnavailable."""
+        """Make device number `index`. Whatever it raises is reported as DeviceUnavailable."""
 
     @abstractmethod
     def load(self, binary: Binary) -> Mapping[str, Program]:
@@ -130,14 +131,14 @@ class Device(ABC):
     def prepare(
         self, plan: Plan, programs: Mapping[str, Program], arena: Any | None
     ) -> Executable[Any]:
-        """Make `plan` callable. Override to run a whole step with one native call; this one is a loop."""
+        """Make `plan` callable. The default is a Python loop; override for one native call a step."""
         return StepLoop(self, plan, programs, arena)
 
     def synchronize(self) -> None:
-        """Wait until everything launched so far has finished. Nothing to do on synchronous devices."""
+        """Wait until everything launched so far has finished."""
 
     def close(self) -> None:
-        """Give everything back. May be called twice; called at exit in reverse order of opening."""
+        """Give everything back. May be called twice; at exit the last opened is closed first."""
 
 
 class Allocator(ABC, Generic[H]):
@@ -164,7 +165,7 @@ class Allocator(ABC, Generic[H]):
         raise NotImplementedError(f"{type(self).__name__} declares target.views but lacks view()")
 
     def copy(self, dst: H, src: H, nbytes: int, peer: Device) -> None:
-        """Copy from a handle of `peer` (perhaps this very device). The default goes through the host."""
+        """Copy from a handle of `peer`, perhaps this device. The default goes through the host."""
         staging = bytearray(nbytes)
         peer.allocator.read(memoryview(staging), src)
         self.write(dst, memoryview(staging))

@@ -1,8 +1,9 @@
 """Every environment variable and every `Context` value, typed, in one table.
 
-Nobody else reads `os.environ`. `get("POLY_DEV")` gives the value of the innermost `Context` that sets the name,
-else the environment's, else the default. The environment is read at each call and parsed once per text, so
-that a test or a notebook may change it; a value that cannot be read is an error that names the variable.
+Nobody else reads `os.environ`. `get("POLY_DEV")` gives the value of the innermost `Context` that
+sets the name, else the environment's, else the default. The environment is read at each call and
+parsed once per text, so that a test or a notebook may change it; a value that cannot be read is an
+error that names the variable.
 
 Settings stand below every floor, so any floor may ask.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .errors import SettingError, SettingWarning, UnknownName, did_you_mean
@@ -95,6 +97,7 @@ TABLE: dict[str, Setting] = {
     ),
     # running
     "POLY_THREADS": Setting(_count, 0, "threads of the cpu device; 0: one per core we may use"),
+    "POLY_INTERP_NUMPY": Setting(_flag, True, "0: the interp device runs in plain Python"),
     "POLY_FUSION": Setting(_flag, True, "0: every operation is its own kernel (a test of fusion)"),
     "POLY_BEAM": Setting(_count, 0, "width of the search over schedules; 0: no search"),
     # caches
@@ -112,7 +115,9 @@ TABLE: dict[str, Setting] = {
     "TRAINING": Setting(_flag, False, "dropout and batch statistics are on", environment=False),
 }
 
-_overrides: ContextVar[Mapping[str, Any]] = ContextVar("polygrad_settings", default={})
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar(
+    "polygrad_settings", default=MappingProxyType({})
+)
 _parsed: dict[tuple[str, str], Any] = {}
 
 

@@ -1,0 +1,63 @@
+"""Options and fixtures of all tests: which devices they run on, and a random generator that
+repeats.
+
+`--device NAME` (several times) replaces the devices that the `device` fixture runs each test on. A
+device named this way, or any with `--require-device`, must work: where it does not the test fails.
+Without either, a device that cannot be used on this machine is skipped, with its own reason.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from polygrad import Context
+from polygrad.errors import PolygradError
+
+DEVICES = ("interp", "cpu")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("polygrad")
+    group.addoption(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run device tests on NAME, which must work; several times for several",
+    )
+    group.addoption(
+        "--require-device", action="store_true", help="a device that does not work fails its tests"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "device" in metafunc.fixturenames:
+        asked = metafunc.config.getoption("--device")
+        metafunc.parametrize("device", asked or DEVICES, indirect=True)
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of the device that the test's tensors are on by default."""
+    from polygrad.device import default
+
+    name: str = request.param
+    config = request.config
+    with Context(POLY_DEV=name):
+        try:
+            default()
+        except PolygradError as error:
+            if config.getoption("--device") or config.getoption("--require-device"):
+                pytest.fail(str(error), pytrace=False)
+            pytest.skip(str(error))
+        yield name
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A generator seeded by the test's own name: the same numbers on every run and in any order."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
