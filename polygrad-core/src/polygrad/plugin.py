@@ -117,7 +117,7 @@ class Device(ABC):
     renderer: Renderer
     compiler: Compiler
 
-    forked: bool = False  # set in a fork on what its parent opened: using it raises DeviceForked
+    forked: int = 0  # in a fork: the process that opened this device, which only that one may use
 
     @classmethod
     @abstractmethod
@@ -131,14 +131,14 @@ class Device(ABC):
     def prepare(
         self, plan: Plan, programs: Mapping[str, Program], arena: Any | None
     ) -> Executable[Any]:
-        """Make `plan` callable. The default is a Python loop; override for one native call a step."""
+        """Make `plan` callable. The default is a Python loop over the steps."""
         return StepLoop(self, plan, programs, arena)
 
     def synchronize(self) -> None:
         """Wait until everything launched so far has finished."""
 
     def close(self) -> None:
-        """Give everything back. May be called twice; at exit the last opened is closed first."""
+        """Give everything back. May be called twice; at exit the last opened goes first."""
 
 
 class Allocator(ABC, Generic[H]):
@@ -165,7 +165,7 @@ class Allocator(ABC, Generic[H]):
         raise NotImplementedError(f"{type(self).__name__} declares target.views but lacks view()")
 
     def copy(self, dst: H, src: H, nbytes: int, peer: Device) -> None:
-        """Copy from a handle of `peer`, perhaps this device. The default goes through the host."""
+        """Copy from a handle of `peer`, perhaps this device; the default goes by the host."""
         staging = bytearray(nbytes)
         peer.allocator.read(memoryview(staging), src)
         self.write(dst, memoryview(staging))

@@ -1,13 +1,15 @@
 """What is installed: one snapshot of the entry points, looked up by name.
 
-The snapshot reads metadata only. A descriptor's module is imported when its name is asked for, inside a `try`,
-so a broken package harms nobody but those who name it. Each candidate is a `Record` whose state says how far
-it came: found -> loaded, or failed, incompatible, invalid, conflict, blocked, refused. First-party packages
-come through the same door as strangers; only their names are reserved for them.
+The snapshot reads metadata only. A descriptor's module is imported when its name is asked for,
+inside a `try`, so a broken package harms nobody but those who name it. Each candidate is a
+`Record` whose state says how far it came: found -> loaded, or failed, incompatible, invalid,
+conflict, blocked, refused. First-party packages come through the same door as strangers; only
+their names are reserved for them.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +103,7 @@ class Record:
 Snapshot = dict[tuple[str, str], list[Record]]
 _lock = threading.RLock()
 _snapshot: Snapshot | None = None
+_generation = 0
 
 
 def snapshot() -> Snapshot:
@@ -114,10 +117,20 @@ def snapshot() -> Snapshot:
 
 
 def refresh() -> None:
-    """Forget the snapshot and every remembered failure: after `pip install` in a running notebook."""
-    global _snapshot
+    """Forget the snapshot and all failures: after `pip install` in a running notebook."""
+    _replace(None)
+
+
+def _replace(new: Snapshot | None) -> None:
+    global _snapshot, _generation
     with _lock:
-        _snapshot = None
+        _snapshot = new
+        _generation += 1
+
+
+def generation() -> int:
+    """Changes with each new snapshot: what was derived from an older one is stale."""
+    return _generation
 
 
 def names(group: str) -> tuple[str, ...]:
@@ -148,7 +161,7 @@ def blocked(record: Record) -> bool:
 
 
 def find(group: str, name: str) -> Record | None:
-    """The loaded record of a name; None when nobody offers it; the record's error when it cannot load."""
+    """The loaded record of a name, or None when nobody offers it; raises why it cannot load."""
     with _lock:
         candidates = snapshot().get((group, name), [])
         if not candidates:
@@ -218,7 +231,7 @@ def _load(record: Record) -> None:
     start = time.perf_counter()
     try:
         found = record.load()
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
         record.fail(
             "failed",
             PluginLoadError,
@@ -234,20 +247,21 @@ def _load(record: Record) -> None:
 
 def _check(record: Record, found: Any) -> None:
     expected = KINDS[record.group][1]
+    name, api = getattr(found, "name", record.name), getattr(found, "api", plugin.API)
     if not isinstance(found, expected):
         record.fail(
             "invalid",
             PluginInvalid,
             f"{record.value} is a {type(found).__name__}, expected {expected.__name__}.",
         )
-    elif getattr(found, "name", record.name) != record.name:
+    elif name != record.name:
         record.fail(
             "invalid",
             PluginInvalid,
-            f"{record.value} calls itself {found.name!r}, its entry point says {record.name!r}.",
+            f"{record.value} calls itself {name!r}, its entry point says {record.name!r}.",
         )
-    elif not _supported(getattr(found, "api", plugin.API)):
-        record.fail("incompatible", PluginIncompatible, _incompatible(record, found.api))
+    elif not _supported(api):
+        record.fail("incompatible", PluginIncompatible, _incompatible(record, api))
     else:
         record.state, record.descriptor = "loaded", cast(Descriptor, found)
 
@@ -296,14 +310,17 @@ def _with_registered(found: Snapshot) -> Snapshot:
     groups = {kind: group for group, (_, kind) in KINDS.items()}
     for descriptor in plugin.registered():
         group, name = groups[type(descriptor)], descriptor.name
-        found[group, name] = [
-            Record(group, name, f"<{REGISTERED}>", REGISTERED, "", lambda d=descriptor: d)  # type: ignore[misc]
-        ]
+        load = functools.partial(_same, descriptor)
+        found[group, name] = [Record(group, name, f"<{REGISTERED}>", REGISTERED, "", load)]
     return dict(sorted(found.items()))
 
 
+def _same(descriptor: Descriptor) -> Descriptor:
+    return descriptor
+
+
 def _register_static_module() -> None:
-    """Call the function that POLY_PLUGIN_STATIC names: a spawned worker has no other way to register."""
+    """Call the function that POLY_PLUGIN_STATIC names: how a spawned worker registers."""
     text: str = settings.get("POLY_PLUGIN_STATIC")
     if not text or text in _static_done:
         return
@@ -333,14 +350,11 @@ def resolve(reference: str) -> Any:
 @contextmanager
 def isolated(*descriptors: Descriptor) -> Iterator[None]:
     """Only `descriptors` exist inside the block; what was found before comes back after it."""
-    global _snapshot
-    with _lock:
-        before, static = _snapshot, list(plugin._static)
-        plugin._static[:] = descriptors
-        _snapshot = _with_registered({})
+    before, static = _snapshot, list(plugin._static)
+    plugin._static[:] = descriptors
+    _replace(_with_registered({}))
     try:
         yield
     finally:
-        with _lock:
-            plugin._static[:] = static
-            _snapshot = before
+        plugin._static[:] = static
+        _replace(before)

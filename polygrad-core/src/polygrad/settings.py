@@ -16,7 +16,7 @@ from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .errors import SettingError, SettingWarning, UnknownName, did_you_mean
+from .errors import SettingError, SettingWarning, UnknownName, did_you_mean, user_level
 
 # ---- readers: text of an environment variable -> value; ValueError says what was expected
 
@@ -196,5 +196,5 @@ def warn_unknown() -> None:
             warnings.warn(
                 f"{name} is not a setting of polygrad.{did_you_mean(name, TABLE, fold=str.upper)}",
                 SettingWarning,
-                stacklevel=2,
+                stacklevel=user_level(),
             )

@@ -1,14 +1,17 @@
 """Devices by name: which one is chosen, and the one opened object behind each name.
 
-`get("cuda:1")` opens a device once and keeps it; `default()` names the device that new tensors go to. Nothing
-is probed or opened before one of them is called. A device opened by a parent process cannot be used in its
-fork (its threads and its driver context stay behind), so each use there raises DeviceForked.
+`get("cuda:1")` opens a device once and keeps it; `default()` names the device that new tensors go
+to. Nothing is probed or opened before one of them is called. A device opened by a parent process
+cannot be used in its fork (its threads and its driver context stay behind), so each use there
+raises DeviceForked.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .. import registry, settings
@@ -22,6 +25,7 @@ from ..errors import (
     DeviceUnknown,
     PolygradError,
     did_you_mean,
+    user_level,
 )
 from ..plugin import Device, DevicePlugin, Probe
 from ..registry import DEVICES, Record
@@ -31,7 +35,6 @@ __all__ = ["Device", "chosen", "close_all", "default", "get", "names", "probe", 
 _lock = threading.RLock()
 _open: dict[str, Device] = {}  # canonical name -> device, in order of opening
 _choices: dict[tuple[Any, ...], tuple[str, ...]] = {}  # settings -> the devices they choose
-_forked_from: int | None = None  # in a fork: the process that opened what _open holds
 _hooked = False
 
 
@@ -72,19 +75,17 @@ def get(name: str) -> Device:
             if device is None:
                 device = _open_device(full, _find(split(full)[0]))
                 _open[full] = device
-    if _forked_from is not None:
-        check_fork(device)
+    if device.forked:
+        raise _forked_error(device)
     return device
 
 
-def check_fork(device: Device) -> None:
-    """Raise DeviceForked if `device` was opened by the process that this one was forked from."""
-    if device.forked:
-        base, index = split(device.name)
-        raise DeviceForked(
-            f"device '{base}:{index}' was opened in process {_forked_from} and used in its fork"
-            f' {os.getpid()}. Use multiprocessing.get_context("spawn").'
-        )
+def _forked_error(device: Device) -> DeviceForked:
+    base, index = split(device.name)
+    return DeviceForked(
+        f"device '{base}:{index}' was opened in process {device.forked} and used in its fork"
+        f' {os.getpid()}. Use multiprocessing.get_context("spawn").'
+    )
 
 
 def _open_device(name: str, record: Record) -> Device:
@@ -137,25 +138,15 @@ def _install_hooks(cls: type[Device]) -> None:
 
         atexit.register(close_all)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=_remember_parent, after_in_child=_mark_forked)
+            os.register_at_fork(after_in_child=_mark_forked)
         _hooked = True
 
 
-_parent = 0
-
-
-def _remember_parent() -> None:
-    global _parent
-    _parent = os.getpid()
-
-
 def _mark_forked() -> None:
-    global _forked_from, _lock
+    global _lock
     _lock = threading.RLock()  # another thread may have held it while forking
-    if _open and _forked_from is None:
-        _forked_from = _parent
     for device in _open.values():
-        device.forked = True  # type: ignore[misc]
+        device.forked = device.forked or os.getppid()
 
 
 def close_all() -> None:
@@ -165,6 +156,19 @@ def close_all() -> None:
             _, device = _open.popitem()
             if not device.forked:
                 device.close()
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Nothing is open or chosen at the start of the block; what it opens is closed at its end."""
+    global _open, _choices
+    before = _open, _choices
+    _open, _choices = {}, {}
+    try:
+        yield
+    finally:
+        close_all()
+        _open, _choices = before
 
 
 # ---- probing
@@ -178,7 +182,7 @@ def probe(record: Record) -> Probe:
             found = registry.resolve(record.descriptor.probe)()
             if not isinstance(found, Probe):
                 found = Probe(False, detail=f"its probe gave a {type(found).__name__}, not a Probe")
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
             found = Probe(False, detail=f"its probe raised {type(error).__name__}: {error}")
         record.probe = found
     return record.probe
@@ -239,9 +243,14 @@ def default() -> str:
 
 
 def chosen() -> tuple[str, ...]:
-    """The devices that POLY_DEV (else DEV) names, or the best one that works. Chosen once per setting."""
+    """The devices that POLY_DEV (else DEV) names, or the best that works; chosen once a setting."""
     wanted = settings.get("POLY_DEV") or settings.get("DEV") or "auto"
-    key = (wanted, *(settings.get(name) for name in ("POLY_DEV_ORDER", "POLY_PLUGINS")))
+    key = (
+        wanted,
+        settings.get("POLY_DEV_ORDER"),
+        settings.get("POLY_PLUGINS"),
+        registry.generation(),
+    )
     found = _choices.get(key)
     if found is None:
         settings.warn_unknown()
@@ -273,7 +282,8 @@ def _automatic() -> tuple[str, ...]:
         try:
             state = probe(_find(name))
         except PolygradError as error:
-            state = Probe(False, detail=str(error).rstrip("."))
+            cause = error.__cause__
+            state = Probe(False, detail=f"{type(cause).__name__}: {cause}" if cause else str(error))
         if state.ok:
             if skipped:
                 _report_fallback(name, *skipped[0])
@@ -292,7 +302,7 @@ def _report_fallback(name: str, better: str, detail: str) -> None:
         raise DeviceUnavailable(text)
     import warnings
 
-    warnings.warn(text, DeviceFallbackWarning, stacklevel=4)
+    warnings.warn(text, DeviceFallbackWarning, stacklevel=user_level())
 
 
 def _nothing_works(order: tuple[str, ...]) -> DeviceUnavailable:
