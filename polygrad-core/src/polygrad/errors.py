@@ -190,7 +190,7 @@ def public(entry: Public) -> Public:
             error.__traceback__ = _users_frames(error.__traceback__)
             if sys.version_info >= (3, 11):
                 raise  # leaves exactly that traceback, which a `raise error` would extend
-            raise error.with_traceback(error.__traceback__)
+            raise error.with_traceback(error.__traceback__)  # noqa: B904 - it is the same error
 
     return call  # type: ignore[return-value]
 
@@ -213,7 +213,7 @@ def _public_class(cls: type) -> type:
         if isinstance(member, staticmethod | classmethod):
             setattr(cls, name, type(member)(public(member.__func__)))
         elif isinstance(member, property):
-            parts = (member.fget, member.fset, member.fdel)
+            parts: list[Any] = [member.fget, member.fset, member.fdel]
             setattr(cls, name, property(*(part and public(part) for part in parts)))
         elif isinstance(member, FunctionType):
             setattr(cls, name, public(member))

@@ -1,7 +1,7 @@
 """For people who test devices and the programs that use them.
 
-`isolated_registry` gives a test its own world of plugins; `python -m polygrad.testing.fuzz` compares
-devices on random programs.
+`isolated_registry` gives a test its own world of plugins; `python -m polygrad.testing.fuzz`
+compares devices on random programs.
 """
 
 from __future__ import annotations

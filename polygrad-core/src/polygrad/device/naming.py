@@ -1,0 +1,103 @@
+"""What a device's name means: its spelling, its plugin's record, and whether it works here.
+
+Nothing is opened on this floor. A probe runs at most once per record, and whatever it does wrong
+is an answer, not an exception.
+"""
+
+from __future__ import annotations
+
+from .. import registry
+from ..errors import (
+    ArgumentError,
+    DeviceNotInstalled,
+    DeviceUnavailable,
+    DeviceUnknown,
+    PolygradError,
+    did_you_mean,
+)
+from ..plugin import DevicePlugin, Probe
+from ..registry import DEVICES, Record
+
+
+def split(name: str) -> tuple[str, int]:
+    """`"CUDA:1"` -> `("cuda", 1)`; an index left out is 0."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"a device is a name such as 'cpu' or 'cuda:1', not {name!r}.")
+    base, colon, index = name.strip().lower().partition(":")
+    if colon and not index.isdecimal():
+        raise ArgumentError(
+            f"device {name!r}: what follows ':' must be a number, as in '{base}:1'."
+        )
+    return base, int(index or 0)
+
+
+def canonical(name: str) -> str:
+    """The one spelling of a name: lower case, no ":0", an alias replaced."""
+    base, index = split(name)
+    base = find(base).name
+    return f"{base}:{index}" if index else base
+
+
+def names() -> tuple[str, ...]:
+    """Names of the installed devices that may be used, sorted; nothing is imported for it."""
+    return registry.names(DEVICES)
+
+
+def probe(record: Record) -> Probe:
+    """Ask once whether the machine behind a loaded record can be used; never raises."""
+    if record.probe is None:
+        assert isinstance(record.descriptor, DevicePlugin)
+        try:
+            found = registry.resolve(record.descriptor.probe)()
+            if not isinstance(found, Probe):
+                found = Probe(False, detail=f"its probe gave a {type(found).__name__}, not a Probe")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
+            found = Probe(False, detail=f"its probe raised {type(error).__name__}: {error}")
+        record.probe = found
+    return record.probe
+
+
+def unavailable(record: Record, detail: str, hint: str, explicit: str = "") -> DeviceUnavailable:
+    text = f"device {record.name!r} ({record.package}) cannot be used: {detail}."
+    if hint:
+        text += f" Hint: {hint}."
+    if explicit:
+        text += (
+            f" POLY_DEV={explicit} was explicit, so polygrad does not fall back;"
+            " use POLY_DEV=auto to allow it."
+        )
+    return DeviceUnavailable(text)
+
+
+def find(base: str) -> Record:
+    record = registry.find(DEVICES, base) or _by_alias(base)
+    if record is None:
+        raise _missing(base)
+    return record
+
+
+def _by_alias(base: str) -> Record | None:
+    """Aliases stand in descriptors; they are read only when no name fits."""
+    for name in names():
+        try:
+            record = registry.find(DEVICES, name)
+        except PolygradError:  # its own name would show it; another name is unaffected
+            continue
+        descriptor = record and record.descriptor
+        if isinstance(descriptor, DevicePlugin) and base in descriptor.aliases:
+            return record
+    return None
+
+
+def _missing(base: str) -> DeviceNotInstalled | DeviceUnknown:
+    installed = ", ".join(names())
+    if base in registry.INSTALL:
+        return DeviceNotInstalled(
+            f"device {base!r} is not installed. Run: pip install {registry.INSTALL[base]}."
+            f" Installed: {installed}."
+        )
+    known = (*names(), *registry.INSTALL)
+    return DeviceUnknown(
+        f"no device named {base!r}.{did_you_mean(base, known)} Installed: {installed}."
+        " See: polygrad devices"
+    )

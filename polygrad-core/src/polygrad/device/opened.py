@@ -1,0 +1,129 @@
+"""Opened devices: one object behind each name, kept until the process ends.
+
+A device opened by a parent process cannot be used in its fork (its threads and its driver's state
+stay behind), so `get` raises DeviceForked there. The hooks for fork, exit and pickling go in when
+the first device is opened: importing polygrad changes nothing in the process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .. import registry
+from ..errors import DeviceContractError, DeviceForked, PolygradError, public
+from ..plugin import Device, DevicePlugin
+from ..registry import Record
+from .naming import canonical, find, probe, split, unavailable
+
+_lock = threading.RLock()
+_open: dict[str, Device] = {}  # canonical name -> device, in order of opening
+_hooked = False
+
+
+@public
+def get(name: str) -> Device:
+    """The opened device of `name`; opens it at the first call."""
+    device = _open.get(name)
+    if device is None:
+        full = canonical(name)
+        with _lock:
+            device = _open.get(full)
+            if device is None:
+                device = _open_device(full, find(split(full)[0]))
+                _open[full] = device
+    if device.forked:
+        raise _forked_error(device)
+    return device
+
+
+def _forked_error(device: Device) -> DeviceForked:
+    base, index = split(device.name)
+    return DeviceForked(
+        f"device '{base}:{index}' was opened in process {device.forked} and used in its fork"
+        f' {os.getpid()}. Use multiprocessing.get_context("spawn").'
+    )
+
+
+def _open_device(name: str, record: Record) -> Device:
+    found = probe(record)
+    if not found.ok:
+        raise unavailable(record, found.detail, found.hint)
+    descriptor = record.descriptor
+    assert isinstance(descriptor, DevicePlugin)
+    try:
+        cls = registry.resolve(descriptor.device)
+        _check_class(cls, record.name)
+        device: Device = cls.open(split(name)[1], {})
+    except PolygradError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise unavailable(record, f"{type(error).__name__}: {error}", "") from error
+    device.name = name
+    _check_device(device, record.name)
+    _install_hooks(type(device))
+    return device
+
+
+def _check_class(cls: Any, name: str) -> None:
+    if not (isinstance(cls, type) and issubclass(cls, Device)):
+        shown = getattr(cls, "__name__", repr(cls))
+        raise DeviceContractError(f"{shown} is no Device; see polygrad conformance {name}")
+    missing = sorted(cls.__abstractmethods__)
+    if missing:
+        lacks = ", ".join(f"{method}()" for method in missing)
+        raise DeviceContractError(f"{cls.__name__} lacks {lacks}; see polygrad conformance {name}")
+
+
+def _check_device(device: Device, name: str) -> None:
+    wanted = ("target", "allocator", "renderer", "compiler")
+    missing = [attribute for attribute in wanted if not hasattr(device, attribute)]
+    if missing:
+        raise DeviceContractError(
+            f"{type(device).__name__} lacks {', '.join(missing)}; see polygrad conformance {name}"
+        )
+
+
+def _install_hooks(cls: type[Device]) -> None:
+    import copyreg
+
+    copyreg.pickle(cls, lambda device: (get, (device.name,)))
+    global _hooked
+    if not _hooked:
+        import atexit
+
+        atexit.register(close_all)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_mark_forked)
+        _hooked = True
+
+
+def _mark_forked() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread may have held it while forking
+    for device in _open.values():
+        device.forked = device.forked or os.getppid()
+
+
+def close_all() -> None:
+    """Close every device, last opened first. At exit; tests may call it too."""
+    with _lock:
+        while _open:
+            _, device = _open.popitem()
+            if not device.forked:
+                device.close()
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Nothing is open at the start of the block; what it opens is closed at its end."""
+    global _open
+    before, _open = _open, {}
+    try:
+        yield
+    finally:
+        close_all()
+        _open = before
