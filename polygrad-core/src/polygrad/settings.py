@@ -138,6 +138,11 @@ def get(name: str) -> Any:
     return _parsed[key]
 
 
+def override(name: str) -> Any:
+    """What a Context sets `name` to, or None: cheap, since the environment is not read."""
+    return _overrides.get().get(name)
+
+
 def is_set(name: str) -> bool:
     """Whether a Context or the environment gives `name` a value."""
     return name in _overrides.get() or name in os.environ
@@ -181,6 +186,20 @@ class Context:
 
     def __exit__(self, *_: object) -> None:
         _overrides.reset(self._tokens.pop())
+
+
+def for_child() -> dict[str, str]:
+    """The environment of a child process that shall see what this thread's Contexts set."""
+    overrides = {
+        name: _text_of(value) for name, value in _overrides.get().items() if TABLE[name].environment
+    }
+    return {**os.environ, **overrides}
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join("=".join(part) if isinstance(part, tuple) else part for part in value)
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 _warned: set[str] = set()

@@ -1,0 +1,180 @@
+"""Buffer: a piece of one device's memory with an owner, and the cache that freed ones wait in.
+
+A `Buffer` asks for memory when it is first touched, not when it is made, so a result that is
+planned away costs nothing. When the last reference goes, its handle is put into the device's `Pool`
+under a size class; the next Buffer of that class takes it, pages already mapped. Collection may run
+in any thread, and inside the pool's own critical section, so a dying Buffer only appends to a
+deque; whoever allocates next sorts it in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+from ..errors import DeviceMemoryError
+from ..plugin import Device
+from . import get
+
+__all__ = ["Buffer", "Pool", "Usage", "pool", "size_class"]
+
+_SMALLEST = 256
+_KEEP = 256 << 20  # bytes of freed memory that a device may keep beside what is live
+
+
+def size_class(nbytes: int) -> int:
+    """What is really allocated: four steps per power of two, so at most a quarter is unused."""
+    if nbytes <= _SMALLEST:
+        return _SMALLEST
+    step = 1 << ((nbytes - 1).bit_length() - 3)
+    return -(-nbytes // step) * step
+
+
+class Usage(NamedTuple):
+    """Bytes of one device: held by living Buffers, and kept for the next ones."""
+
+    live: int
+    cached: int
+
+
+class Pool:
+    """The allocations of one opened device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._lock = threading.Lock()
+        self._free: dict[int, list[Any]] = {}
+        self._returned: deque[tuple[int, Any]] = deque()  # from collected Buffers; append is atomic
+        self._live = self._cached = 0
+
+    def take(self, nbytes: int) -> Any:
+        """A handle of at least `nbytes` bytes, with anything in it."""
+        size = size_class(nbytes)
+        with self._lock:
+            self._sort_in()
+            stack = self._free.get(size)
+            if stack:
+                self._cached -= size
+                handle = stack.pop()
+            else:
+                handle = self._allocate(size)
+            self._live += size
+            return handle
+
+    def give(self, size: int, handle: Any) -> None:
+        """Take a handle back. Runs in collections: no lock, no allocation of device memory."""
+        self._returned.append((size, handle))
+
+    def trim(self, keep: int = 0) -> None:
+        """Really free what is cached, largest first, until `keep` bytes are left."""
+        with self._lock:
+            self._sort_in()
+            self._trim(keep)
+
+    def usage(self) -> Usage:
+        with self._lock:
+            self._sort_in()
+            return Usage(self._live, self._cached)
+
+    def _sort_in(self) -> None:
+        while self._returned:
+            size, handle = self._returned.popleft()
+            self._live -= size
+            self._cached += size
+            self._free.setdefault(size, []).append(handle)
+        if self._cached > _KEEP:
+            self._trim(max(_KEEP, self._live))
+
+    def _trim(self, keep: int) -> None:
+        for size in sorted(self._free, reverse=True):
+            stack = self._free[size]
+            while stack and self._cached > keep:
+                self._cached -= size
+                self.device.allocator.free(stack.pop())
+
+    def _allocate(self, size: int) -> Any:
+        try:
+            return self.device.allocator.alloc(size)
+        except MemoryError:
+            self._trim(0)
+        try:
+            return self.device.allocator.alloc(size)
+        except MemoryError as error:
+            raise DeviceMemoryError(
+                f"device {self.device.name!r} cannot give {size} bytes;"
+                f" {self._live} bytes are in use and nothing is cached."
+            ) from error
+
+
+_pools: dict[str, Pool] = {}
+_pools_lock = threading.Lock()
+_first_use = threading.Lock()
+
+
+def pool(device: str) -> Pool:
+    """The pool of a device; a new one when the device was closed and opened again."""
+    opened = get(device)
+    found = _pools.get(device)
+    if found is None or found.device is not opened:
+        with _pools_lock:
+            found = _pools.get(device)
+            if found is None or found.device is not opened:
+                found = _pools[device] = Pool(opened)
+    return found
+
+
+class Buffer:
+    """`nbytes` bytes on the device named `device`, undefined until they are written."""
+
+    __slots__ = ("__weakref__", "_handle", "_pool", "device", "nbytes")
+
+    def __init__(self, device: str, nbytes: int) -> None:
+        self.device, self.nbytes = device, nbytes
+        self._pool: Pool | None = None
+        self._handle: Any = None
+
+    @property
+    def handle(self) -> Any:
+        """The device's handle; allocated at the first use, which may raise DeviceMemoryError."""
+        owner = pool(self.device)  # also refuses a device that belongs to the parent of this fork
+        if self._handle is None:
+            with _first_use:
+                if self._handle is None:
+                    self._pool = owner
+                    self._handle = owner.take(self.nbytes)
+        return self._handle
+
+    @property
+    def allocated(self) -> bool:
+        return self._handle is not None
+
+    def write(self, data: memoryview, offset: int = 0) -> None:
+        """Copy all of `data` to byte `offset`."""
+        self._check(data.nbytes, offset)
+        if data.nbytes:
+            get(self.device).allocator.write(self.handle, data.cast("B"), offset)
+
+    def read_into(self, data: memoryview, offset: int = 0) -> None:
+        """Fill all of `data` from byte `offset`, after everything launched before."""
+        self._check(data.nbytes, offset)
+        if data.nbytes:
+            get(self.device).allocator.read(data.cast("B"), self.handle, offset)
+
+    def read(self) -> memoryview:
+        """A copy of the contents, which the caller owns."""
+        data = memoryview(bytearray(self.nbytes))
+        self.read_into(data)
+        return data
+
+    def _check(self, nbytes: int, offset: int) -> None:
+        if offset < 0 or offset + nbytes > self.nbytes:
+            raise ValueError(f"{nbytes} bytes at {offset} do not fit {self.nbytes} bytes")
+
+    def __del__(self) -> None:
+        if self._handle is not None and self._pool is not None:
+            self._pool.give(size_class(self.nbytes), self._handle)
+
+    def __repr__(self) -> str:
+        state = "" if self.allocated else ", not allocated"
+        return f"Buffer({self.device!r}, {self.nbytes}{state})"

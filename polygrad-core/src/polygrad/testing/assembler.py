@@ -1,0 +1,121 @@
+"""Write a LinearProgram by hand, and launch it on any device: for tests below the compiler.
+
+>>> a = Assembler()
+>>> x, y = a.param(dtypes.float32, 4), a.param(dtypes.float32, 4, "w")
+>>> i = a.grid(4)
+>>> a.store(y, i, a(Ops.ADD, a.load(x, i), a.const(dtypes.float32, 1)))
+>>> program = a.build()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..contract import Instr, LinearProgram, Param, Postfix, VariableSpec
+from ..dtype import DType, dtypes
+from ..uop.ops import COMPARISONS, Ops
+
+
+class Assembler:
+    """Appends instructions; every method returns the position of the value it made."""
+
+    def __init__(self, name: str = "k_test") -> None:
+        self.name = name
+        self.ops: list[Instr] = []
+        self.params: list[Param] = []
+        self.variables: list[VariableSpec] = []
+        self.sizes: list[Postfix] = []
+
+    def emit(self, op: Ops, dtype: DType, src: Sequence[int] = (), arg: Any = None) -> int:
+        self.ops.append(Instr(op, dtype, tuple(src), arg))
+        return len(self.ops) - 1
+
+    def __call__(self, op: Ops, *src: int, dtype: DType | None = None, arg: Any = None) -> int:
+        """A pure instruction; its dtype is the last source's, or bool lanes for a comparison."""
+        kind = self.ops[src[-1]].dtype
+        if op in COMPARISONS:
+            kind = dtypes.bool.vec(kind.lanes)
+        return self.emit(op, dtype or kind, src, arg)
+
+    def param(self, dtype: DType, size: int, access: str = "r") -> int:
+        self.params.append(Param(len(self.params), dtype, size, access))
+        return self.emit(Ops.PARAM, dtype, (), len(self.params) - 1)
+
+    def local(self, dtype: DType, count: int, space: str = "register") -> int:
+        return self.emit(Ops.LOCAL, dtype, (), (count, space))
+
+    def const(self, dtype: DType, value: Any) -> int:
+        return self.emit(Ops.CONST, dtype, (), value)
+
+    def number(self, value: int) -> int:
+        return self.const(dtypes.int32, value)
+
+    def variable(self, name: str, lo: int, hi: int, dtype: DType = dtypes.int32) -> int:
+        self.variables.append(VariableSpec(name, dtype, lo, hi))
+        return self.emit(Ops.VARIABLE, dtype, (), name)
+
+    def grid(self, size: int | Postfix) -> int:
+        """The index of the block along one more axis of this size."""
+        self.sizes.append((size,) if isinstance(size, int) else size)
+        return self.emit(Ops.GRID, dtypes.int32, (), len(self.sizes) - 1)
+
+    def range(self, lo: int, hi: int, kind: str = "loop") -> int:
+        """Opens a loop between the two *values*; close it with `end`."""
+        return self.emit(Ops.RANGE, dtypes.int32, (lo, hi), kind)
+
+    def end(self, loop: int) -> int:
+        return self.emit(Ops.END, dtypes.void, (loop,))
+
+    def branch(self, condition: int) -> int:
+        return self.emit(Ops.IF, dtypes.void, (condition,))
+
+    def endif(self, branch: int) -> int:
+        return self.emit(Ops.ENDIF, dtypes.void, (branch,))
+
+    def index(self, base: int, offset: int) -> int:
+        return self.emit(Ops.INDEX, self.ops[base].dtype, (base, offset))
+
+    def load(self, base: int, offset: int, *gate: int, lanes: int = 1) -> int:
+        """Loads from `base[offset]`; `gate` may be a mask, or a mask and an alternative."""
+        dtype = self.ops[base].dtype
+        return self.emit(
+            Ops.LOAD, dtype.vec(lanes) if lanes > 1 else dtype, (self.index(base, offset), *gate)
+        )
+
+    def store(self, base: int, offset: int, value: int, *gate: int) -> int:
+        return self.emit(Ops.STORE, dtypes.void, (self.index(base, offset), value, *gate))
+
+    def build(self) -> LinearProgram:
+        return LinearProgram(
+            name=self.name,
+            ops=tuple(self.ops),
+            params=tuple(self.params),
+            variables=tuple(self.variables),
+            grid=tuple(self.sizes),
+        )
+
+
+def launch(
+    device: str, program: LinearProgram, *contents: bytes, scalars: tuple[int | float, ...] = ()
+) -> list[bytes]:
+    """Render, compile, load and run `program` on `contents` (one per param); the bytes after."""
+    from ..contract import evaluate
+    from ..device import get
+
+    opened = get(device)
+    loaded = opened.load(opened.compiler(opened.renderer.render([program])))[program.name]
+    handles = [opened.allocator.alloc(max(1, len(c))) for c in contents]
+    for handle, data in zip(handles, contents, strict=True):
+        if data:
+            opened.allocator.write(handle, memoryview(data))
+    values = dict(zip((v.name for v in program.variables), scalars, strict=True))
+    sizes = tuple(evaluate(g, values) for g in program.grid)
+    loaded(*handles, grid=sizes, scalars=scalars)
+    opened.synchronize()
+    out = [bytearray(len(c)) for c in contents]
+    for handle, room in zip(handles, out, strict=True):
+        if room:
+            opened.allocator.read(memoryview(room), handle)
+        opened.allocator.free(handle)
+    return list(map(bytes, out))
