@@ -29,14 +29,15 @@ def default() -> str:
 
 @public
 def chosen() -> tuple[str, ...]:
-    """The devices that POLY_DEV (else DEV) names, or the best that works; chosen once a setting."""
+    """The devices that POLY_DEV (else DEV) names, or the best that works.
+
+    Chosen once for each value of POLY_DEV; a later change of POLY_DEV_ORDER or POLY_PLUGINS counts
+    when a Context makes it, or after `registry.refresh()`.
+    """
+    key: tuple[Any, ...]
     wanted = settings.get("POLY_DEV") or settings.get("DEV") or "auto"
-    key = (
-        wanted,
-        settings.get("POLY_DEV_ORDER"),
-        settings.get("POLY_PLUGINS"),
-        registry.generation(),
-    )
+    key = (wanted, settings.override("POLY_DEV_ORDER"), settings.override("POLY_PLUGINS"))
+    key += (registry.generation(),)
     found = _choices.get(key)
     if found is None:
         settings.warn_unknown()

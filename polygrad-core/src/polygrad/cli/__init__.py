@@ -1,0 +1,1 @@
+"""The command line, `polygrad`: what is installed, and what is in a file."""

@@ -1,0 +1,88 @@
+"""`polygrad VERB`: arguments, exit status, and how a result is printed.
+
+A verb is a function that takes the parsed arguments and gives a `Result`: data for `--json`, text
+for people, and whether something is wrong. Exit status: 0 fine, 1 a problem, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import __version__
+from ..errors import PolygradError
+from ..settings import Context
+
+
+class Result(NamedTuple):
+    data: Any  # what --json prints
+    text: str
+    ok: bool = True
+
+
+def devices(arguments: argparse.Namespace) -> Result:
+    from . import devices
+
+    return devices.report(verbose=arguments.verbose)
+
+
+def inspect(arguments: argparse.Namespace) -> Result:
+    from . import inspect
+
+    return inspect.report(arguments.file)
+
+
+class Verb(NamedTuple):
+    run: Callable[[argparse.Namespace], Result]
+    help: str
+    arguments: Sequence[tuple[tuple[str, ...], dict[str, Any]]] = ()
+
+
+_VERBOSE = (
+    ("-v", "--verbose"),
+    {"action": "store_true", "help": "also where each device comes from and what it cost to ask"},
+)
+VERBS: dict[str, Verb] = {
+    "devices": Verb(
+        devices,
+        "list the installed devices and say which of them work here",
+        [_VERBOSE],
+    ),
+    "inspect": Verb(
+        inspect,
+        "show the entrypoints, shapes, state and sizes of a bundle; reads no weights",
+        [(("file",), {"metavar": "FILE.pgb", "help": "a bundle that Model.save wrote"})],
+    ),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="polygrad", description="Devices and bundles of polygrad.")
+    top.add_argument("--version", action="version", version=f"polygrad-core {__version__}")
+    top.add_argument("--plugins", metavar="RULES", help="as POLY_PLUGINS: none, cpu,acme or -acme")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in VERBS.items():
+        sub = verbs.add_parser(name, help=verb.help, description=verb.help)
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        for flags, options in verb.arguments:
+            sub.add_argument(*flags, **options)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    rules = {} if arguments.plugins is None else {"POLY_PLUGINS": arguments.plugins}
+    try:
+        with Context(**rules):
+            result = VERBS[arguments.verb].run(arguments)
+    except (PolygradError, OSError) as error:
+        if arguments.json:
+            print(json.dumps({"error": type(error).__name__, "message": str(error)}))
+        else:
+            print(f"polygrad: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(result.data, indent=2) if arguments.json else result.text)
+    return 0 if result.ok else 1
