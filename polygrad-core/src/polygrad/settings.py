@@ -156,9 +156,7 @@ def _read(name: str, setting: Setting, value: Any) -> Any:
 
 
 def _unknown(name: str) -> UnknownName:
-    return UnknownName(
-        f"no setting named {name!r}.{did_you_mean(name, TABLE, fold=str.upper)} See: polygrad env"
-    )
+    return UnknownName(f"no setting named {name!r}.{did_you_mean(name, TABLE, fold=str.upper)}")
 
 
 class Context:
