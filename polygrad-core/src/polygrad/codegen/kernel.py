@@ -1,0 +1,172 @@
+"""Kernel: a loop nest in expression form, and what the schedule language needs to know of it.
+
+`stores` are scalar STOREs over RANGE counters; `order` is the loop order, outermost first; `kinds` says
+how each range runs:
+
+=========  ==================================================================================
+grid       blocks of the launch: independent, any worker, any order
+loop       an ordinary loop
+unroll     a loop printed out by the renderer; of a reduction: one accumulator, steps in order
+partial    a printed-out reduction range with an accumulator per step, combined afterwards
+vector     the lanes of one vector; of a reduction: lanes are partial sums
+=========  ==================================================================================
+
+Nothing is unrolled in the graph: a tile of 4 x 16 is three ranges, whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..dtype import dtypes
+from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
+
+PARALLEL = ("grid",)
+INNER_KINDS = ("unroll", "partial", "vector")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel and how its loops run. `log` is the list of verbs that made it, for people and caches."""
+
+    stores: tuple[UOp, ...]
+    order: tuple[UOp, ...]
+    kinds: Mapping[UOp, str]
+    log: tuple[tuple[Any, ...], ...] = ()
+    recipe: str = ""
+
+    def kind(self, loop: UOp) -> str:
+        return self.kinds.get(loop, "loop")
+
+    def of_kind(self, kind: str) -> tuple[UOp, ...]:
+        return tuple(r for r in self.order if self.kind(r) == kind)
+
+    def logged(self, *entry: Any) -> Kernel:
+        return replace(self, log=(*self.log, entry))
+
+    @property
+    def reductions(self) -> list[UOp]:
+        """Every REDUCE, inner ones first."""
+        return [n for n in toposort(self.stores) if n.op is Ops.REDUCE]
+
+    @property
+    def reduced(self) -> set[UOp]:
+        """Ranges that a reduction runs over."""
+        return {r for node in self.reductions for r in node.src[1:]}
+
+    @property
+    def outputs(self) -> tuple[UOp, ...]:
+        """Ranges that the stores run over, in loop order, sequential ones of a scatter left out."""
+        reduced = self.reduced
+        return tuple(r for r in self.order if r not in reduced and r.arg[1] != "seq")
+
+    def fresh(self, count: int = 1) -> int:
+        """The first of `count` unused range numbers."""
+        return max((r.arg[0] for r in self.order), default=0) + 1
+
+
+def canonical(sink: UOp) -> Kernel:
+    """The kernel of a SINK: outputs outermost, then reductions; nothing bound, nothing unrolled."""
+    loops = sorted((n for n in sink.toposort() if n.op is Ops.RANGE), key=lambda r: r.arg[0])
+    return Kernel(sink.src, tuple(loops), {})
+
+
+def length(loop: UOp) -> int:
+    """Steps of a range with constant bounds."""
+    lo, hi = loop.src
+    return int(hi.arg) - int(lo.arg)
+
+
+def static(loop: UOp) -> bool:
+    return all(s.op is Ops.CONST for s in loop.src)
+
+
+@dataclass(slots=True)
+class Free:
+    """Free loop counters of expressions, memoised; a REDUCE binds its own."""
+
+    memo: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
+
+    def __call__(self, root: UOp) -> frozenset[UOp]:
+        found = self.memo.get(root)
+        if found is not None:
+            return found
+        for node in root.toposort(lambda n: n not in self.memo):
+            if node not in self.memo:
+                self.memo[node] = self._of(node)
+        return self.memo[root]
+
+    def _of(self, node: UOp) -> frozenset[UOp]:
+        if node.op is Ops.RANGE:
+            bounds = [self.memo[s] for s in node.src]
+            return frozenset((node,)).union(*bounds)
+        if not node.src:
+            return _NONE
+        if len(node.src) == 1:
+            return self.memo[node.src[0]]
+        out = _NONE.union(*(self.memo[s] for s in node.src))
+        return out - frozenset(node.src[1:]) if node.op is Ops.REDUCE else out
+
+
+_NONE: frozenset[UOp] = frozenset()
+
+
+def rebuild(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """`node` over new sources, through the smart constructors where they apply."""
+    if node.op is Ops.CAST:
+        return src[0].cast(node.dtype)
+    if node.op in ELEMENTWISE and node.op is not Ops.BITCAST:
+        return UOp.alu(node.op, *src)
+    return UOp(node.op, node.dtype, src, node.arg)
+
+
+def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:
+    """`roots` with nodes replaced. A reduction over a replaced range runs over the ranges inside its
+    replacement; a gate that became known is dropped."""
+    new: dict[UOp, UOp] = dict(table)
+    for node in toposort(roots, lambda n: n not in table):
+        if node in new:
+            continue
+        src = tuple(new[s] for s in node.src)
+        if all(a is b for a, b in zip(src, node.src, strict=True)):
+            new[node] = node
+        elif node.op is Ops.REDUCE:
+            new[node] = _reduce(node, src)
+        elif node.op in (Ops.LOAD, Ops.STORE):
+            new[node] = _gated(node, src)
+        else:
+            new[node] = rebuild(node, src)
+    return [new[r] for r in roots]
+
+
+def _reduce(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    loops: list[UOp] = []
+    for part in src[1:]:
+        inside = [part] if part.op is Ops.RANGE else [n for n in part.toposort() if n.op is Ops.RANGE]
+        loops += [r for r in inside if r not in loops]
+    return UOp(Ops.REDUCE, node.dtype, (src[0], *loops), node.arg)
+
+
+def _gated(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    gate_at = 1 if node.op is Ops.LOAD else 2
+    if len(src) > gate_at:
+        gate = src[gate_at]
+        if gate.lo == 1:
+            src = src[:gate_at]
+        elif gate.hi == 0 and node.op is Ops.LOAD:
+            return UOp.const(node.dtype, 0)
+    return UOp(node.op, node.dtype, src, node.arg)
+
+
+def index_roots(stores: Iterable[UOp]) -> list[UOp]:
+    """The maximal index expressions: offsets, and integer operands where the index world ends."""
+    out: dict[UOp, None] = {}
+    for node in toposort(tuple(stores)):
+        if node.op is Ops.RANGE or node.dtype is dtypes.index:
+            continue
+        for s in node.src:
+            if s.dtype is dtypes.index and not (node.op is Ops.REDUCE):
+                out[s] = None
+    return list(out)

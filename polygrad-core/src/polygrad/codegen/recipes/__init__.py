@@ -1,0 +1,27 @@
+"""Recipes: for each loop shape one good list of transforms. A recipe looks at structure, never at names."""
+
+from __future__ import annotations
+
+from ...target import Target
+from ..kernel import Kernel
+from ..transform import bind, fuse_all, unmix
+from . import contraction, elementwise, reduction
+
+
+def choose(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel as this target should run it."""
+    if target.grid_only:
+        return reference(kernel)
+    kernel = fuse_all(unmix(kernel))
+    for recipe in (contraction, reduction, elementwise):
+        made = recipe.apply(kernel, target)
+        if made is not None:
+            return made
+    raise AssertionError("the elementwise recipe takes every kernel")
+
+
+def reference(kernel: Kernel) -> Kernel:
+    """The reference device: every parallel range on the grid, nothing else changed."""
+    for loop in kernel.outputs:
+        kernel = bind(kernel, loop)
+    return kernel

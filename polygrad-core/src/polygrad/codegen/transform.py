@@ -1,0 +1,267 @@
+"""The schedule language: small verbs that change how a kernel runs and never what it computes.
+
+Each verb takes a Kernel and gives a Kernel, checks its own legality (ScheduleError names the verb and
+the range), and logs itself, so that a transform list can be stored, searched and printed. Ranges are
+named by their number, which is stable for one canonical kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..dtype import dtypes
+from ..errors import PolygradError
+from ..uop.ops import Ops, UOp, toposort
+from ..uop.symbolic import coefficient
+from .kernel import Kernel, index_roots, length, static, substitute
+
+
+class ScheduleError(PolygradError, ValueError):
+    """A verb that is not legal for this kernel."""
+
+
+def _apply(kernel: Kernel, table: dict[UOp, tuple[UOp, ...]], exprs: dict[UOp, UOp]) -> Kernel:
+    """Replace ranges: `exprs` in expressions, `table` (in order) in the loop order; kinds are inherited."""
+    stores = tuple(substitute(kernel.stores, exprs))
+    order: list[UOp] = []
+    kinds = dict(kernel.kinds)
+    for r in kernel.order:
+        parts = table.get(r, (r,))
+        order += [p for p in parts if p not in order]
+        if r in table and r in kinds:
+            kind = kinds.pop(r)
+            kinds.update({p: kind for p in parts})
+    return replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
+
+
+def _same(kernel: Kernel, *parts: UOp) -> str:
+    return str(parts[0].arg[1])
+
+
+def split(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
+    """r -> outer * factor + inner. The factor must divide the length (see `peel` and `block`)."""
+    n = length(loop) if static(loop) else 0
+    if factor < 1 or n % factor or n == 0:
+        raise ScheduleError(f"split: {factor} does not divide the length {n} of range {loop.arg[0]}")
+    if factor == 1 or factor == n:
+        return kernel
+    first, kind, lo = kernel.fresh(2), loop.arg[1], int(loop.src[0].arg)
+    outer = UOp.range(0, n // factor, first, kind)
+    inner = UOp.range(0, factor, first + 1, kind)
+    made = _apply(kernel, {loop: (outer, inner)}, {loop: outer * factor + inner + lo})
+    return made.logged("split", loop.arg[0], factor)
+
+
+def parts_of(before: Kernel, after: Kernel) -> tuple[UOp, ...]:
+    """The ranges that `after` has and `before` had not, in loop order."""
+    return tuple(r for r in after.order if r not in before.order)
+
+
+def halves(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp]:
+    """`split`, and its two ranges; (kernel, None, loop) when the factor is the whole length."""
+    made = split(kernel, loop, factor)
+    if made is kernel:
+        return (kernel, None, loop) if factor == length(loop) else (kernel, loop, loop)
+    outer, inner = parts_of(kernel, made)
+    return made, outer, inner
+
+
+def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
+    """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block early."""
+    n = length(loop)
+    if n % factor == 0:
+        return split(kernel, loop, factor)
+    first, kind, lo = kernel.fresh(2), loop.arg[1], int(loop.src[0].arg)
+    outer = UOp.range(0, -(-n // factor), first, kind)
+    rest = UOp.index(n) - outer * factor
+    inner = UOp.range(UOp.index(0), rest.minimum(factor), first + 1, kind)
+    made = _apply(kernel, {loop: (outer, inner)}, {loop: outer * factor + inner + lo})
+    return made.logged("block", loop.arg[0], factor)
+
+
+def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
+    """Round the length of a range up to a multiple; loads and stores beyond the end are gated off."""
+    n = length(loop)
+    longer = -(-n // multiple) * multiple
+    if longer == n:
+        return kernel
+    lo = int(loop.src[0].arg)
+    made_range = UOp.range(lo, lo + longer, kernel.fresh(), loop.arg[1])
+    inside = made_range < lo + n
+    reduced = loop in kernel.reduced
+    made = _apply(kernel, {loop: (made_range,)}, {loop: made_range})
+    stores = _guarded(made.stores, made_range, inside, reduced)
+    return replace(made, stores=stores).logged("pad", loop.arg[0], multiple)
+
+
+def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tuple[UOp, ...]:
+    """Gate the loads (and stores) that use `loop`; beyond the end a reduction adds its identity."""
+    from ..schedule.build import identity
+    from .kernel import Free, rebuild
+
+    free = Free()
+    new: dict[UOp, UOp] = {}
+    for node in toposort(stores):
+        src = tuple(new[s] for s in node.src)
+        if node.op is Ops.LOAD and loop in free(node):
+            gate = src[1] & inside if len(src) > 1 else inside
+            new[node] = UOp(Ops.LOAD, node.dtype, (src[0], gate))
+        elif node.op is Ops.STORE and not reduced and loop in free(node):
+            gate = src[2] & inside if len(src) > 2 else inside
+            new[node] = UOp(Ops.STORE, node.dtype, (*src[:2], gate), node.arg)
+        elif node.op is Ops.REDUCE and loop in node.src[1:]:
+            value = inside.where(src[0], UOp.const(node.dtype, identity(node.arg, node.dtype)))
+            new[node] = UOp(Ops.REDUCE, node.dtype, (value, *src[1:]), node.arg)
+        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+            new[node] = node
+        else:
+            new[node] = rebuild(node, src)
+    return tuple(new[s] for s in stores)
+
+
+def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
+    """Cut a range in two, [lo, lo + at) and the rest: reductions become the sum of both parts, stores
+    are doubled. The first part keeps its place in the loop order, the rest follows it."""
+    n, lo = length(loop), int(loop.src[0].arg)
+    if not 0 < at < n:
+        raise ScheduleError(f"peel: {at} is not inside range {loop.arg[0]} of length {n}")
+    first = kernel.fresh(2)
+    main = UOp.range(lo, lo + at, first, loop.arg[1])
+    rest = UOp.range(lo + at, lo + n, first + 1, loop.arg[1])
+    if loop in kernel.reduced:
+        stores = _peel_reductions(kernel.stores, loop, main, rest)
+    else:
+        both = [substitute(kernel.stores, {loop: part}) for part in (main, rest)]
+        stores = tuple(dict.fromkeys(s for part in both for s in part))
+    order: list[UOp] = []
+    for r in kernel.order:
+        order += (main, rest) if r is loop else (r,)
+    kinds = {r: k for r, k in kernel.kinds.items() if r is not loop}
+    made = replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
+    return made.logged("peel", loop.arg[0], at)
+
+
+def _peel_reductions(stores: Sequence[UOp], loop: UOp, main: UOp, rest: UOp) -> tuple[UOp, ...]:
+    new: dict[UOp, UOp] = {}
+    from .kernel import rebuild
+
+    for node in toposort(stores):
+        src = tuple(new[s] for s in node.src)
+        if node.op is Ops.REDUCE and loop in node.src[1:]:
+            kept = UOp(Ops.REDUCE, node.dtype, (src[0], *node.src[1:]), node.arg)
+            parts = [substitute((kept,), {loop: part})[0] for part in (main, rest)]
+            new[node] = UOp.alu(node.arg, *parts)
+        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+            new[node] = node
+        else:
+            new[node] = rebuild(node, src)
+    return tuple(new[s] for s in stores)
+
+
+def fuse(kernel: Kernel, outer: UOp, inner: UOp) -> Kernel:
+    """Two neighbours that every index walks as one become one range."""
+    if not fusable(kernel, outer, inner):
+        raise ScheduleError(f"fuse: ranges {outer.arg[0]} and {inner.arg[0]} are not walked as one")
+    n, m = length(outer), length(inner)
+    merged = UOp.range(0, n * m, kernel.fresh(), outer.arg[1])
+    exprs = {outer: merged // m, inner: merged % m}
+    made = _apply(kernel, {outer: (merged,), inner: (merged,)}, exprs)
+    return made.logged("fuse", outer.arg[0], inner.arg[0])
+
+
+def fusable(kernel: Kernel, outer: UOp, inner: UOp) -> bool:
+    """Is every index a function of outer * len(inner) + inner?"""
+    if not (static(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
+        return False
+    if outer.src[0].arg != 0 or inner.src[0].arg != 0:
+        return False
+    for node in kernel.reductions:
+        if (outer in node.src[1:]) != (inner in node.src[1:]):
+            return False
+    m = length(inner)
+    for root in index_roots(kernel.stores):
+        a, b = coefficient(root, outer), coefficient(root, inner)
+        if a is None or b is None or a != b * m:
+            return False
+    return True
+
+
+def reorder(kernel: Kernel, loops: Sequence[UOp]) -> Kernel:
+    """A new loop order: a permutation of the ranges."""
+    if set(loops) != set(kernel.order) or len(loops) != len(kernel.order):
+        raise ScheduleError("reorder: the loops given are not a permutation of the kernel's ranges")
+    for r in kernel.order:  # a bound must be known before its loop
+        inside = [n for s in r.src for n in s.toposort() if n.op is Ops.RANGE]
+        if any(loops.index(n) > loops.index(r) for n in inside):
+            raise ScheduleError(f"reorder: range {r.arg[0]} is bounded by a range inside it")
+    if tuple(loops) == kernel.order:
+        return kernel
+    return replace(kernel, order=tuple(loops)).logged("reorder", *(r.arg[0] for r in loops))
+
+
+def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:
+    made = replace(kernel, kinds={**kernel.kinds, loop: kind})
+    return made.logged(kind, loop.arg[0])
+
+
+def bind(kernel: Kernel, loop: UOp, kind: str = "grid") -> Kernel:
+    """Run a range on the blocks of the launch. Only output ranges, which are independent, may be."""
+    if loop not in kernel.outputs:
+        raise ScheduleError(f"bind: range {loop.arg[0]} is reduced or sequential")
+    if not static(loop):
+        raise ScheduleError(f"bind: range {loop.arg[0]} has a bound known only at run time")
+    return _kind(kernel, loop, kind)
+
+
+def vectorize(kernel: Kernel, loop: UOp) -> Kernel:
+    """The range becomes the lanes of a vector."""
+    if not static(loop) or loop.src[0].arg != 0 or length(loop) & (length(loop) - 1):
+        raise ScheduleError(f"vectorize: range {loop.arg[0]} needs a constant power of two of lanes")
+    if loop.arg[1] == "seq":
+        raise ScheduleError(f"vectorize: range {loop.arg[0]} is sequential")
+    return _kind(kernel, loop, "vector")
+
+
+def unroll(kernel: Kernel, loop: UOp) -> Kernel:
+    """Print the loop's body once per step; a reduction keeps one accumulator and its order."""
+    if not static(loop):
+        raise ScheduleError(f"unroll: range {loop.arg[0]} has a bound known only at run time")
+    return _kind(kernel, loop, "unroll")
+
+
+def accumulate(kernel: Kernel, loop: UOp) -> Kernel:
+    """An accumulator for each step of a reduced range, combined in order afterwards."""
+    if loop not in kernel.reduced or not static(loop):
+        raise ScheduleError(f"accumulate: range {loop.arg[0]} is not a reduction of constant length")
+    return _kind(kernel, loop, "partial")
+
+
+def unmix(kernel: Kernel) -> Kernel:
+    """Split ranges that are only seen through // and % of one divisor, so that indices become linear."""
+    while (found := _mixed(kernel)) is not None:
+        kernel = split(kernel, *found)
+    return kernel
+
+
+def _mixed(kernel: Kernel) -> tuple[UOp, int] | None:
+    order = set(kernel.order)
+    for node in toposort(kernel.stores):
+        if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.dtype is dtypes.index:
+            x, d = node.src
+            if x in order and d.op is Ops.CONST and x.src[0].arg == 0 and static(x):
+                if 1 < d.arg < length(x) and length(x) % d.arg == 0:
+                    return x, int(d.arg)
+    return None
+
+
+def fuse_all(kernel: Kernel) -> Kernel:
+    """Fuse neighbours while any pair allows it."""
+    changed = True
+    while changed:
+        changed = False
+        for outer, inner in zip(kernel.order, kernel.order[1:], strict=False):
+            if fusable(kernel, outer, inner):
+                kernel, changed = fuse(kernel, outer, inner), True
+                break
+    return kernel

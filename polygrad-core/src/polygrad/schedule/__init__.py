@@ -1,0 +1,171 @@
+"""From a graph of tensors to an ordered list of kernels: the second floor.
+
+`schedule(roots)` decides what is stored (`fusion`), writes each kernel as stores of scalar expressions
+(`build`), lets assignments write in place where that is safe, and orders the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..uop.ops import Ops, UOp, size
+from .build import Builder, scatter_kernels
+from .fusion import Fusion, Group, Use, _reaches
+from .indexing import flat
+from .rules import prepare
+
+
+@dataclass(frozen=True, slots=True)
+class KernelItem:
+    """One kernel: PARAM slot i of `sink` is `buffers[i]`."""
+
+    sink: UOp
+    buffers: tuple[UOp, ...]
+    device: str
+    variables: tuple[UOp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyItem:
+    """A whole buffer copied to another device."""
+
+    dst: UOp
+    src: UOp
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`items` in an order that respects every dependency; `results[i]` holds root i; `writes` are
+    assignments as (old leaf, leaf of the new value), the same leaf where the kernel writes in place."""
+
+    items: tuple[KernelItem | CopyItem, ...]
+    results: tuple[UOp, ...]
+    writes: tuple[tuple[UOp, UOp], ...]
+
+
+def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
+    """Plan the computation of `roots`. `device` is for graphs that read no buffer at all."""
+    wanted = prepare(roots)
+    targets = [_stored_form(r) for r in wanted]
+    fusion = Fusion(tuple(dict.fromkeys(targets)))
+    devices = _devices(fusion.order, device)
+    in_place = _in_place(fusion, targets)
+    leaves = {
+        node: in_place.get(node) or UOp.buffer(node.dtype, node.shape, devices[node])
+        for node in fusion.order
+        if node in fusion.home
+    }
+    builder = Builder(fusion, leaves)
+    items: list[KernelItem | CopyItem] = []
+    for group in _ordered(fusion.groups):
+        items += _items(group, builder, leaves, devices)
+    writes = tuple(
+        (_target(n), leaves[n]) for n in fusion.order if n.op is Ops.AFTER and n in fusion.home
+    )
+    return Schedule(tuple(items), tuple(leaves.get(t, t) for t in targets), writes)
+
+
+def _stored_form(root: UOp) -> UOp:
+    """A root that is not a plain buffer already is stored; movement of a buffer is copied."""
+    return root if root.op is Ops.BUFFER else root
+
+
+def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
+    """The device of every node: that of its first source that has one."""
+    found: dict[UOp, str] = {}
+    for node in order:
+        if node.op is Ops.BUFFER:
+            found[node] = node.arg[2]
+        elif node.op is Ops.COPY:
+            found[node] = node.arg
+        else:
+            found[node] = next((found[s] for s in node.src if found.get(s)), "")
+    return {node: name or default for node, name in found.items()}
+
+
+# ---- assignments
+
+
+def _target(node: UOp) -> UOp:
+    """The buffer that a chain of assignments writes."""
+    while node.op is Ops.AFTER:
+        node = node.src[0]
+    return node
+
+
+def _in_place(fusion: Fusion, targets: Sequence[UOp]) -> dict[UOp, UOp]:
+    """Assignments that may write over the old value: leaf by AFTER node.
+
+    Safe when this kernel reads the old value only at the element it writes, everybody else in the graph
+    reads it before, and the old value is no result itself.
+    """
+    by_target: dict[UOp, list[UOp]] = {}
+    for node in fusion.order:
+        if node.op is Ops.AFTER and node in fusion.home:
+            by_target.setdefault(_target(node), []).append(node)
+    chosen: dict[UOp, UOp] = {}
+    for leaf, nodes in by_target.items():
+        if len(nodes) == 1 and leaf.op is Ops.BUFFER and leaf not in targets:
+            if _safe(fusion, leaf, nodes[0]):
+                chosen[nodes[0]] = leaf
+    return chosen
+
+
+def _safe(fusion: Fusion, leaf: UOp, node: UOp) -> bool:
+    kernel = fusion.home[node].kernel
+    uses = fusion.uses[leaf]
+    own = [u for u in uses if u.kernel is kernel]
+    others = {u.kernel for u in uses if u.kernel is not kernel} | fusion.whole.get(leaf, set())
+    if kernel in others or not all(_same_element(u, leaf, kernel) for u in own):
+        return False
+    if any(_reaches(other, kernel) for other in others):
+        return False
+    kernel.reads |= others
+    return True
+
+
+def _same_element(use: Use, leaf: UOp, kernel: Group) -> bool:
+    return use.valid is None and flat(use.index, leaf.shape) is flat(kernel.ranges, kernel.shape)
+
+
+# ---- order
+
+
+def _ordered(groups: Sequence[Group]) -> list[Group]:
+    """Kernels after those they read, later-made groups (nearer to the inputs) first."""
+    done: set[Group] = set()
+    out: list[Group] = []
+    for first in reversed(groups):
+        stack = [first]
+        while stack:
+            group = stack[-1]
+            waiting = [g for g in sorted(group.reads, key=lambda g: -g.number) if g not in done]
+            if group in done or not waiting:
+                stack.pop()
+                if group not in done:
+                    done.add(group)
+                    out.append(group)
+            else:
+                stack.append(waiting[0])
+    return out
+
+
+def _items(
+    group: Group, builder: Builder, leaves: dict[UOp, UOp], devices: dict[UOp, str]
+) -> list[KernelItem | CopyItem]:
+    first = group.stored[0]
+    if first.op is Ops.COPY:
+        source = first.src[0]
+        return [CopyItem(leaves[first], leaves.get(source, source))]
+    if size(first.shape) == 0:
+        return []
+    kernels = [builder.kernels[group]]
+    if first.op is Ops.SCATTER:
+        kernels = scatter_kernels(first, leaves[first], leaves)
+    items: list[KernelItem | CopyItem] = []
+    for kernel in kernels:
+        sink = kernel.sink()
+        variables = tuple(n for n in sink.toposort() if n.op is Ops.VARIABLE)
+        items.append(KernelItem(sink, tuple(kernel.slots), devices[first], variables))
+    return items

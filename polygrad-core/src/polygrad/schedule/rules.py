@@ -1,0 +1,52 @@
+"""Rewrites of the tensor graph before anything is stored: what makes the later decisions simple.
+
+Only one so far: a reduction that is long and has few results is split in two with a partial result
+between, so that every core has work and float sums stay accurate. The split comes from the shape alone,
+never from the number of cores: the order of a sum must not depend on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..uop.ops import Ops, UOp, size, toposort
+
+FEW_RESULTS: Final = 64
+LONG: Final = 1 << 16  # elements read by the whole reduction
+PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
+
+
+def prepare(roots: Sequence[UOp]) -> list[UOp]:
+    """The same roots with long reductions split. Nodes that need no change stay the same objects."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort(roots):
+        src = tuple(new[s] for s in node.src)
+        same = all(a is b for a, b in zip(src, node.src, strict=True))
+        kept = node if same else UOp(node.op, node.dtype, src, node.arg)
+        new[node] = _split_long(kept) if node.op is Ops.REDUCE else kept
+    return [new[r] for r in roots]
+
+
+def _split_long(node: UOp) -> UOp:
+    x = node.src[0]
+    op, axes = node.arg
+    if size(node.shape) > FEW_RESULTS or size(x.shape) < LONG:
+        return node
+    for axis in axes:
+        parts = _parts(x.shape[axis])
+        if parts is None:
+            continue
+        shape = x.shape
+        split = x.reshape((*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
+        inner = tuple(a + (a > axis) if a != axis else axis + 1 for a in axes)
+        partial = split.reduce(op, inner).contiguous()
+        return partial.reduce(op, (axis - sum(a < axis for a in axes),))
+    return node
+
+
+def _parts(n: int) -> int | None:
+    """The divisor of n nearest to the wanted number of parts, if there is a useful one."""
+    low, high = PARTS
+    candidates = [d for d in range(8, min(high, n) + 1) if n % d == 0]
+    return min(candidates, key=lambda d: abs(d - low)) if candidates else None
