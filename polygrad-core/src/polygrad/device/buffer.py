@@ -17,7 +17,7 @@ from ..errors import DeviceMemoryError
 from ..plugin import Device
 from . import get
 
-__all__ = ["Buffer", "Pool", "Usage", "pool", "size_class"]
+__all__ = ["Buffer", "Pool", "Usage", "exchange", "pool", "size_class"]
 
 _SMALLEST = 256
 _KEEP = 256 << 20  # bytes of freed memory that a device may keep beside what is live
@@ -137,12 +137,17 @@ class Buffer:
     @property
     def handle(self) -> Any:
         """The device's handle; allocated at the first use, which may raise DeviceMemoryError."""
-        owner = pool(self.device)  # also refuses a device that belongs to the parent of this fork
-        if self._handle is None:
-            with _first_use:
-                if self._handle is None:
-                    self._pool = owner
-                    self._handle = owner.take(self.nbytes)
+        owner = self._pool
+        if owner is None or owner.device.forked:
+            return self._first_handle()
+        return self._handle
+
+    def _first_handle(self) -> Any:
+        owner = pool(self.device)  # refuses a device that belongs to the parent of this fork
+        with _first_use:
+            if self._pool is None:
+                self._handle = owner.take(self.nbytes)
+                self._pool = owner
         return self._handle
 
     @property
@@ -178,3 +183,11 @@ class Buffer:
     def __repr__(self) -> str:
         state = "" if self.allocated else ", not allocated"
         return f"Buffer({self.device!r}, {self.nbytes}{state})"
+
+
+def exchange(a: Buffer, b: Buffer) -> None:
+    """Let two Buffers of one device and size trade their memory: what holds one sees the other's bytes."""
+    if (a.device, a.nbytes) != (b.device, b.nbytes):
+        raise ValueError(f"{a!r} and {b!r} cannot trade their memory")
+    a._handle, b._handle = b._handle, a._handle
+    a._pool, b._pool = b._pool, a._pool
