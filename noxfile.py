@@ -63,7 +63,7 @@ def tests(session: nox.Session) -> None:
     """All tests on the devices interp and cpu; the oracle is numpy and scipy."""
     install(session, *EVERY, extra=groups("test"))
     arguments = session.posargs or ["-n", "2", "--dist", "worksteal"]
-    session.run("pytest", "tests", "--ignore=tests/peers", "--require-device", "-q", *arguments)
+    session.run("pytest", "tests", "--require-device", "-q", *arguments)
 
 
 @nox.session
