@@ -236,6 +236,27 @@ def test_a_half_written_device_is_named_with_what_it_lacks(install, body, lacks)
     assert text(error) == f"Machine {lacks}; see polygrad conformance acme"
 
 
+def test_a_machine_below_the_least_one_is_refused_at_open(install) -> None:
+    code = MACHINE.replace("as Machine", "as Base") + (
+        "\nfrom dataclasses import replace"
+        "\nfrom polygrad.uop.ops import Ops"
+        "\nclass Machine(Base):"
+        "\n    @classmethod"
+        "\n    def open(cls, index, options):"
+        "\n        device = super().open(index, options)"
+        "\n        ops = {k: v for k, v in device.target.ops.items() if k is not Ops.WHERE}"
+        "\n        device.target = replace(device.target, ops=ops, max_buffers=3)"
+        "\n        return device"
+    )
+    install("acme-npu", code=code)
+    with pytest.raises(errors.DeviceContractError) as error:
+        device.get("acme")
+    assert text(error) == (
+        "Machine lacks WHERE of float32, WHERE of int32, 4 buffers of one kernel;"
+        " see polygrad conformance acme"
+    )
+
+
 # ---- switches
 
 

@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import registry
+from ..dtype import dtypes
 from ..errors import DeviceContractError, DeviceForked, PolygradError, public
 from ..plugin import Device, DevicePlugin
 from ..registry import Record
+from ..target import Target
+from ..uop.ops import Ops
 from .naming import canonical, find, probe, split, unavailable
 
 _lock = threading.RLock()
@@ -81,10 +84,20 @@ def _check_class(cls: Any, name: str) -> None:
 def _check_device(device: Device, name: str) -> None:
     wanted = ("target", "allocator", "renderer", "compiler")
     missing = [attribute for attribute in wanted if not hasattr(device, attribute)]
+    missing = missing or _least_machine(device.target)
     if missing:
         raise DeviceContractError(
             f"{type(device).__name__} lacks {', '.join(missing)}; see polygrad conformance {name}"
         )
+
+
+def _least_machine(target: Target) -> list[str]:
+    """What `target` lacks of the machine that every kernel may count on."""
+    common = (Ops.LOAD, Ops.STORE, Ops.ADD, Ops.SUB, Ops.MUL, Ops.CMPLT, Ops.WHERE)
+    least = [(op, dtype) for dtype in (dtypes.float32, dtypes.int32) for op in common]
+    least.append((Ops.DIV, dtypes.float32))
+    lacks = [f"{op.name} of {dtype.name}" for op, dtype in least if not target.supports(op, dtype)]
+    return lacks + (["4 buffers of one kernel"] if target.max_buffers < 4 else [])
 
 
 def _install_hooks(cls: type[Device]) -> None:
