@@ -1,0 +1,1 @@
+"""The cpu device of polygrad: LLVM in process, one native call per Plan."""

@@ -1,0 +1,50 @@
+"""The cpu device: this machine's cores, memory and compiler behind `polygrad.plugin.Device`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polygrad import settings
+from polygrad.contract import Binary, Plan
+from polygrad.plugin import Device
+
+from .compile import toolchain
+from .executor import Prepared, Program
+from .memory import CpuAllocator, Memory
+from .pool import stop_pool
+from .render import Entry, host_renderer
+from .target import host_target
+
+
+class CpuDevice(Device):
+    """One cpu device. Several share the compiler and the worker threads, not their memory."""
+
+    @classmethod
+    def open(cls, index: int, options: Mapping[str, str]) -> CpuDevice:
+        """`options`: "threads", the number of threads, goes before POLY_THREADS."""
+        threads = int(options.get("threads", 0)) or settings.get("POLY_THREADS")
+        return cls(index, threads)
+
+    def __init__(self, index: int, threads: int) -> None:
+        self.name = "cpu" if index == 0 else f"cpu:{index}"
+        self.target = host_target(threads)
+        self.allocator: CpuAllocator = CpuAllocator()
+        self.renderer = host_renderer(self.target)
+        self.compiler, self._linker = toolchain()
+
+    def load(self, binary: Binary) -> Mapping[str, Program]:
+        linked = self._linker.link(binary.code, binary.entries)
+        return {
+            name: Program(linked.addresses[name], Entry.of(symbol), linked)
+            for name, symbol in binary.entries.items()
+        }
+
+    def prepare(
+        self, plan: Plan, programs: Mapping[str, Program], arena: Memory | None
+    ) -> Prepared:
+        """One native call per run of `plan`."""
+        return Prepared(plan, programs, arena, self.allocator, self.target.cores)
+
+    def close(self) -> None:
+        """End the worker threads; another open device starts them again when it needs them."""
+        stop_pool()

@@ -1,0 +1,382 @@
+"""LinearPrograms to LLVM text: one function each, over a range of the flattened grid.
+
+    void <symbol>(ptr params, ptr variables, ptr scratch, i64 lo, i64 hi)
+
+`params` is a table of buffer addresses; `variables` holds 8-byte slots: the program's variables in order
+(integers as i64, floats as double), then the extents of the grid's axes. Blocks lo .. hi-1 run in order; the
+last axis of the grid is the fastest. `scratch` is private to the calling thread.
+
+The symbol tells how to call: `name.<one letter per variable, i or f>.<scratch bytes>` (`Entry`), so that an
+object from the disk cache needs nothing beside it.
+
+Structure is printed as it comes: loops are phi nodes tested at the bottom, a register LOCAL is one alloca per
+element, which LLVM's SROA turns into SSA values. Buffers never overlap, and every access says so by alias
+scopes, so a store to one buffer blocks no load of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polygrad.contract import Instr, LinearProgram, Source
+from polygrad.dtype import DType
+from polygrad.errors import UnsupportedOp
+from polygrad.plugin import Renderer
+from polygrad.target import Target
+from polygrad.uop.ops import Ops
+
+from .arithmetic import PRINTERS, Machine, Operands
+from .body import Body, literal, suffix, type_of, vector
+from .target import host
+
+SIGNATURE = "ptr noalias %params, ptr noalias %variables, ptr noalias %scratch, i64 %lo, i64 %hi"
+ZEROS = "@zeros"  # what a load reads where its gate is false
+ALIGN = 64
+VERSION = 1  # raised when the printed text or the calling convention changes
+
+
+class Entry(NamedTuple):
+    """What a symbol says: the kinds of the variables ("i" or "f" each) and the scratch it needs."""
+
+    kinds: str
+    scratch: int
+
+    @staticmethod
+    def of(symbol: str) -> Entry:
+        _, kinds, scratch = symbol.rsplit(".", 2)
+        return Entry(kinds, int(scratch))
+
+
+class LlvmRenderer(Renderer):
+    """Prints for `target`. Pure: the text depends on programs and target alone."""
+
+    def __init__(self, target: Target, float16: bool = False) -> None:
+        super().__init__(target)
+        self.machine = Machine(fma=Ops.FMA in target.ops, float16=float16)
+        self.key = f"llvm-text-{VERSION}-{target.vector_bytes}-{self.machine}"
+
+    def render(self, programs: Sequence[LinearProgram]) -> Source:
+        declared: dict[str, str] = {}
+        notes = _Metadata()
+        printed = [_Function(p, self, declared, notes) for p in programs]
+        zeros = f"{ZEROS} = private unnamed_addr constant [64 x i8] zeroinitializer, align 64"
+        width = self.target.vector_bytes * 8
+        # Without it LLVM halves 512-bit vectors on processors that it thinks prefer 256.
+        attributes = f'attributes #0 = {{ nounwind "min-legal-vector-width"="{width}" }}'
+        functions = [f.text() for f in printed]
+        parts = [zeros, *functions, *declared.values(), attributes, *notes.lines]
+        return Source("\n".join(parts) + "\n", {f.program.name: f.symbol for f in printed})
+
+
+def host_renderer(target: Target) -> LlvmRenderer:
+    """The renderer for this machine."""
+    _, features = host()
+    return LlvmRenderer(target, float16="f16c" in features or "fullfp16" in features)
+
+
+class _Metadata:
+    """Numbered metadata nodes of a module: empty, non-temporal, and the alias scopes of a function."""
+
+    def __init__(self) -> None:
+        self.lines = ["!0 = !{}", "!1 = !{i32 1}"]
+
+    def add(self, text: str) -> str:
+        self.lines.append(f"!{len(self.lines)} = {text}")
+        return f"!{len(self.lines) - 1}"
+
+    def scopes(self, count: int) -> list[str]:
+        """For each of `count` memories that do not overlap, the notes on an access to it."""
+        if count < 2:
+            return [""] * count
+        domain = self.add("distinct !{}")
+        scopes = [self.add(f"distinct !{{!{len(self.lines)}, {domain}}}") for _ in range(count)]
+        own = [self.add(f"!{{{s}}}") for s in scopes]
+        others = [self.add(f"!{{{', '.join(o for o in scopes if o != s)}}}") for s in scopes]
+        return [f", !alias.scope {a}, !noalias {b}" for a, b in zip(own, others, strict=True)]
+
+
+class _Place(NamedTuple):
+    """Where an INDEX points."""
+
+    pointer: str
+    align: int = 0  # of an element; 0: an alloca of its own, aligned to its type
+    scope: str = ""  # metadata: what this memory does not overlap
+    constant: str = ""  # metadata: nobody writes it while the program runs
+
+    def notes(self, dtype: DType, aligned: bool, load: bool) -> str:
+        """What follows the pointer of a load or store of `dtype`."""
+        align = f", align {self.alignment(dtype, aligned)}" if self.align else ""
+        return align + self.scope + (self.constant if load else "")
+
+    def alignment(self, dtype: DType, aligned: bool) -> int:
+        return min(ALIGN, dtype.itemsize) if aligned else self.align
+
+
+class _Function:
+    """One program being printed."""
+
+    def __init__(
+        self,
+        program: LinearProgram,
+        renderer: LlvmRenderer,
+        declared: dict[str, str],
+        metadata: _Metadata,
+    ) -> None:
+        self.program, self.machine = program, renderer.machine
+        self.ops = program.expanded()
+        self.body = Body(declared)
+        self.names: list[str] = [""] * len(self.ops)
+        self.places: dict[int, _Place] = {}
+        self.registers: dict[int, list[str]] = {}  # LOCAL -> one alloca per element
+        self.streams = False  # a non-temporal store was printed
+        self.scratch = 0
+        self.scopes = metadata.scopes(len(program.params) + 1)  # the last is the scratch's
+        self.uses = _local_uses(self.ops)
+        self._loop_over_grid()
+        kinds = "".join("f" if v.dtype.is_float else "i" for v in program.variables)
+        self.symbol = f"{program.name}.{kinds}.{max(self.scratch, program.scratch_bytes)}"
+
+    def text(self) -> str:
+        lines = "\n  ".join(["entry:", *self.body.entry, "br label %start", *self.body.lines])
+        return f'define void @"{self.symbol}"({SIGNATURE}) #0 {{\n{lines}\n}}'
+
+    # ---- control flow
+
+    def _loop_over_grid(self) -> None:
+        body = self.body
+        body.block("start")
+        if not self.program.grid:
+            self._statements()
+        else:
+            self._open_loop("g", "i64", "%lo", "%hi")
+            self._blocks = self._decode_grid("%g")
+            self._statements()
+            self._close_loop("g", "i64", "%hi")
+        if self.streams:  # streaming stores are not ordered with the flag that says we are done
+            body.emit("fence seq_cst")
+        body.emit("ret void")
+
+    def _decode_grid(self, flat: str) -> list[str]:
+        """The index along each axis, from the flat number of a block."""
+        grid = self.program.grid
+        extents = [self._extent(axis) for axis in range(len(grid))]
+        indices = []
+        for extent in reversed(extents[1:]):
+            indices.append(self.body.op(f"urem i64 {flat}, {extent}"))
+            flat = self.body.op(f"udiv i64 {flat}, {extent}")
+        return [flat, *reversed(indices)]
+
+    def _extent(self, axis: int) -> str:
+        expr = self.program.grid[axis]
+        if len(expr) == 1 and isinstance(expr[0], int):
+            return str(expr[0])
+        return self._slot(len(self.program.variables) + axis, "i64")
+
+    def _open_loop(self, name: str, t: str, lo: str, hi: str) -> None:
+        """%<name> counts from lo; the body is skipped when there is nothing to do."""
+        body = self.body
+        body.emit(f"%{name}.some = icmp slt {t} {lo}, {hi}")
+        body.emit(f"br i1 %{name}.some, label %{name}.body, label %{name}.done")
+        before = body.label
+        body.block(f"{name}.body")
+        body.emit(f"%{name} = phi {t} [ {lo}, %{before} ], [ %{name}.next, %{name}.latch ]")
+
+    def _close_loop(self, name: str, t: str, hi: str) -> None:
+        body = self.body
+        body.emit(f"br label %{name}.latch")
+        body.block(f"{name}.latch")
+        body.emit(f"%{name}.next = add nsw {t} %{name}, 1")
+        body.emit(f"%{name}.more = icmp slt {t} %{name}.next, {hi}")
+        body.emit(f"br i1 %{name}.more, label %{name}.body, label %{name}.done")
+        body.block(f"{name}.done")
+
+    def _range(self, at: int, instr: Instr) -> None:
+        lo, hi = (self.names[s] for s in instr.src)
+        self._open_loop(f"r{at}", type_of(instr.dtype), lo, hi)
+        self.names[at] = f"%r{at}"
+
+    def _end(self, at: int, instr: Instr) -> None:
+        (loop,) = instr.src
+        hi = self.names[self.ops[loop].src[1]]
+        self._close_loop(f"r{loop}", type_of(self.ops[loop].dtype), hi)
+
+    def _if(self, at: int, instr: Instr) -> None:
+        self.body.emit(f"br i1 {self.names[instr.src[0]]}, label %if{at}, label %fi{at}")
+        self.body.block(f"if{at}")
+
+    def _endif(self, at: int, instr: Instr) -> None:
+        self.body.emit(f"br label %fi{instr.src[0]}")
+        self.body.block(f"fi{instr.src[0]}")
+
+    def _statements(self) -> None:
+        for at, instr in enumerate(self.ops):
+            special = _SPECIAL.get(instr.op)
+            if special is not None:
+                special(self, at, instr)
+                continue
+            printer = PRINTERS.get(instr.op)
+            if printer is None:
+                raise UnsupportedOp(f"cpu cannot print {instr.op} (program {self.program.name})")
+            names = [self.names[s] for s in instr.src]
+            kinds = [self.ops[s].dtype for s in instr.src]
+            operands = Operands(self.body, self.machine, instr, names, kinds)
+            self.names[at] = printer(operands)
+
+    # ---- leaves
+
+    def _const(self, at: int, instr: Instr) -> None:
+        self.names[at] = literal(instr.dtype, instr.arg)
+
+    def _grid(self, at: int, instr: Instr) -> None:
+        name = self._blocks[instr.arg]
+        narrow = instr.dtype.bits < 64
+        self.names[at] = self.body.op(f"trunc i64 {name} to i{instr.dtype.bits}") if narrow else name
+
+    def _variable(self, at: int, instr: Instr) -> None:
+        dtype = instr.dtype
+        slot = next(i for i, v in enumerate(self.program.variables) if v.name == instr.arg)
+        raw = self._slot(slot, "double" if dtype.is_float else "i64")
+        if dtype.bits == 64:
+            self.names[at] = raw
+        elif dtype.is_float:
+            self.names[at] = self.body.head(f"fptrunc double {raw} to float")
+        else:
+            self.names[at] = self.body.head(f"trunc i64 {raw} to i{dtype.bits}")
+
+    def _slot(self, number: int, t: str) -> str:
+        pointer = self.body.head(f"getelementptr i64, ptr %variables, i64 {number}")
+        return self.body.head(f"load {t}, ptr {pointer}, align 8, !invariant.load !0")
+
+    def _param(self, at: int, instr: Instr) -> None:
+        pointer = self.body.head(f"getelementptr ptr, ptr %params, i64 {instr.arg}")
+        self.names[at] = self.body.head(f"load ptr, ptr {pointer}, align 8, !invariant.load !0")
+
+    def _local(self, at: int, instr: Instr) -> None:
+        count, space = instr.arg
+        t = type_of(instr.dtype)
+        if space == "shared":
+            raise UnsupportedOp(f"cpu has no shared memory (program {self.program.name})")
+        if space == "scratch":
+            self.names[at] = self.body.head(f"getelementptr i8, ptr %scratch, i64 {self.scratch}")
+            self.scratch += -(-count * instr.dtype.itemsize // ALIGN) * ALIGN
+        elif space == "register" and self.uses[at]:
+            self.registers[at] = [self.body.head(f"alloca {t}") for _ in range(count)]
+        else:
+            self.names[at] = self.body.head(f"alloca [{count} x {t}], align {ALIGN}")
+
+    # ---- memory
+
+    def _index(self, at: int, instr: Instr) -> None:
+        base, offset = instr.src
+        of = self.ops[base]
+        if base in self.registers:
+            pointer = self.registers[base][self.ops[offset].arg]
+            self.places[at] = _Place(pointer)
+            return
+        wide = self._wide(offset)
+        t = type_of(of.dtype)
+        pointer = self.body.op(f"getelementptr {t}, ptr {self.names[base]}, i64 {wide}")
+        align = of.dtype.scalar.itemsize
+        if of.op is Ops.PARAM:
+            constant = ", !invariant.load !0" if self.program.params[of.arg].access == "r" else ""
+            self.places[at] = _Place(pointer, align, self.scopes[of.arg], constant)
+        else:
+            scope = self.scopes[-1] if of.arg[1] == "scratch" else ""
+            self.places[at] = _Place(pointer, align, scope)
+
+    def _wide(self, at: int) -> str:
+        """An offset as i64."""
+        dtype = self.ops[at].dtype
+        if dtype.bits == 64 or self.ops[at].op is Ops.CONST:
+            return self.names[at]
+        how = "zext" if dtype.is_unsigned else "sext"
+        return self.body.op(f"{how} {type_of(dtype)} {self.names[at]} to i64")
+
+    def _load(self, at: int, instr: Instr) -> None:
+        place = self.places[instr.src[0]]
+        t, notes = type_of(instr.dtype), place.notes(instr.dtype, bool(instr.arg), load=True)
+        if len(instr.src) == 1:
+            self.names[at] = self.body.op(f"load {t}, ptr {place.pointer}{notes}")
+            return
+        zero = literal(instr.dtype, 0)
+        other = self.names[instr.src[2]] if len(instr.src) > 2 else zero
+        mask = self.names[instr.src[1]]
+        if self.ops[instr.src[1]].dtype.lanes > 1:
+            self.names[at] = self._masked_load(instr, place, mask, other)
+            return
+        pointer = self.body.op(f"select i1 {mask}, ptr {place.pointer}, ptr {ZEROS}")
+        value = self.body.op(f"load {t}, ptr {pointer}{notes}")
+        if other != zero:
+            value = self.body.op(f"select i1 {mask}, {t} {value}, {t} {other}")
+        self.names[at] = value
+
+    def _masked_load(self, instr: Instr, place: _Place, gate: str, other: str) -> str:
+        t, mask = type_of(instr.dtype), vector("i1", instr.dtype.lanes)
+        align = place.alignment(instr.dtype, bool(instr.arg))
+        name = f"llvm.masked.load.{suffix(instr.dtype)}.p0"
+        self.body.declared[name] = f"declare {t} @{name}(ptr, i32, {mask}, {t})"
+        pointer = f"ptr {place.pointer}, i32 {align}"
+        call = f"call {t} @{name}({pointer}, {mask} {gate}, {t} {other})"
+        return self.body.op(call + place.scope)
+
+    def _store(self, at: int, instr: Instr) -> None:
+        place, value = self.places[instr.src[0]], self.names[instr.src[1]]
+        dtype = self.ops[instr.src[1]].dtype
+        if len(instr.src) == 2:
+            self._plain_store(instr, place, dtype, value)
+            return
+        gate = self.names[instr.src[2]]
+        if self.ops[instr.src[2]].dtype.lanes > 1:
+            self._masked_store(place, dtype, value, gate)
+            return
+        self.body.emit(f"br i1 {gate}, label %put{at}, label %on{at}")
+        self.body.block(f"put{at}")
+        self._plain_store(instr, place, dtype, value)
+        self.body.emit(f"br label %on{at}")
+        self.body.block(f"on{at}")
+
+    def _plain_store(self, instr: Instr, place: _Place, dtype: DType, value: str) -> None:
+        stream = instr.arg == "nt"  # promises an address aligned to the vector
+        self.streams |= stream
+        notes = place.notes(dtype, stream, load=False) + (", !nontemporal !1" if stream else "")
+        self.body.emit(f"store {type_of(dtype)} {value}, ptr {place.pointer}{notes}")
+
+    def _masked_store(self, place: _Place, dtype: DType, value: str, gate: str) -> None:
+        t, mask = type_of(dtype), vector("i1", dtype.lanes)
+        name = f"llvm.masked.store.{suffix(dtype)}.p0"
+        self.body.declared[name] = f"declare void @{name}({t}, ptr, i32, {mask})"
+        pointer = f"ptr {place.pointer}, i32 {max(1, place.align)}"
+        self.body.emit(f"call void @{name}({t} {value}, {pointer}, {mask} {gate}){place.scope}")
+
+
+def _local_uses(ops: Sequence[Instr]) -> dict[int, bool]:
+    """For each register LOCAL: is every access a whole element at a constant index?"""
+    whole = {i: True for i, o in enumerate(ops) if o.op is Ops.LOCAL and o.arg[1] == "register"}
+    of_index: dict[int, int] = {}
+    for i, o in enumerate(ops):
+        if o.op is Ops.INDEX and o.src[0] in whole:
+            of_index[i] = o.src[0]
+            whole[o.src[0]] &= ops[o.src[1]].op is Ops.CONST
+        elif o.op in (Ops.LOAD, Ops.STORE) and o.src[0] in of_index:
+            local = of_index[o.src[0]]
+            moved = o.dtype if o.op is Ops.LOAD else ops[o.src[1]].dtype
+            plain = len(o.src) == (1 if o.op is Ops.LOAD else 2)
+            whole[local] &= moved is ops[local].dtype and (plain or o.op is Ops.STORE)
+    return whole
+
+
+_SPECIAL = {
+    Ops.CONST: _Function._const,
+    Ops.GRID: _Function._grid,
+    Ops.VARIABLE: _Function._variable,
+    Ops.PARAM: _Function._param,
+    Ops.LOCAL: _Function._local,
+    Ops.INDEX: _Function._index,
+    Ops.LOAD: _Function._load,
+    Ops.STORE: _Function._store,
+    Ops.RANGE: _Function._range,
+    Ops.END: _Function._end,
+    Ops.IF: _Function._if,
+    Ops.ENDIF: _Function._endif,
+}
