@@ -189,7 +189,7 @@ class Compiler(Protocol):
 
     @property
     def key(self) -> str:
-        """Tool, version and flags; part of the kernel cache key."""
+        """Tool, version and flags; part of the kernel cache key. Empty: not worth caching."""
 
     def __call__(self, source: Source) -> Binary:
         """May be called from several threads. Raises CompileError with the tool's log."""

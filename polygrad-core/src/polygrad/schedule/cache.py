@@ -1,10 +1,11 @@
 """The fingerprint of a graph: what two graphs share when one Plan serves both.
 
-A graph is written down in post-order, each node as (op, dtype, arg, numbers of its sources). Leaves count by
-first sight: which buffer it is plays no part, its dtype, shape, device and alias pattern do. Numbers the user
-varies play no part either: a constant is a *hole* in the skeleton, and its value stands beside it. (Not 0, ±1,
-±inf and NaN: those fold.) The engine keeps one Plan per skeleton, and when a skeleton comes back with other
-values it turns the holes that differ into variables: `with_variables`.
+A graph is written down in post-order, each node as (op, dtype, arg, numbers of its sources).
+Leaves count by first sight: which buffer it is plays no part, its dtype, shape, device and alias
+pattern do. Numbers the user varies play no part either: a constant is a *hole* in the skeleton,
+and its value stands beside it. (Not 0, ±1, ±inf and NaN: those fold.) The engine keeps one Plan
+per skeleton, and when a skeleton comes back with other values it turns the holes that differ into
+variables: `with_variables`.
 
 Keys are compared, never only hashed, so a collision cannot run the wrong Plan.
 """
@@ -41,8 +42,8 @@ def fingerprint(
 ) -> Fingerprint:
     """Write down the graph under `roots`.
 
-    `leaf_of(node)` gives the leaf of a realised node, None for others; `alias_of(leaf)` is equal for leaves
-    that share memory. With `holes=False` constants are part of the skeleton.
+    `leaf_of(node)` gives the leaf of a realised node, None for others; `alias_of(leaf)` is equal
+    for leaves that share memory. With `holes=False` constants are part of the skeleton.
     """
     numbers: dict[UOp, int] = {}
     tokens: list[Any] = []

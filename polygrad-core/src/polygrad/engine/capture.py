@@ -1,0 +1,262 @@
+"""A capture: a Python function being turned into a graph, once.
+
+While one is current on a runtime, tensors are symbols. Arguments are *placeholders*; asking for a
+value that depends on one is an error that names the user's line. Assignments are noted, so that
+whoever captures can make the assigned tensors state of its Plan. Numbers given as arguments become
+`Number`s, which the graph takes as variables. Random draws take their base from the call, not from
+the trace.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType, canonical, dtypes
+from ..errors import ArgumentError, CaptureError
+from ..schedule.cache import scalar_variable
+from ..uop.ops import Ops, UOp, toposort
+from ..uop.provenance import here
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+KEY0, KEY1, BASE = "draw_key0", "draw_key1", "draw_base"
+
+
+class Capture:
+    """The notes of one capture. `what` names it in messages, such as ``jit of step``."""
+
+    def __init__(self, runtime: Runtime, what: str) -> None:
+        self.runtime, self.what = runtime, what
+        self.placeholders: set[UOp] = set()
+        self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
+        self.numbers: dict[tuple[Any, DType], tuple[UOp, UOp]] = {}  # (expression, dtype) -> nodes
+        self.pinned: set[int] = set()  # number arguments whose value Python itself used
+        self.drawn = 0
+        self.draw_nodes: tuple[UOp, UOp, UOp] | None = None
+        self.started = _serial()  # leaves with a higher number were made by the captured function
+        self.open = True
+
+    # ---- placeholders
+
+    def placeholder(self, dtype: DType, shape: Sequence[int], device: str) -> UOp:
+        """A leaf without memory that stands for an argument."""
+        leaf = UOp.buffer(dtype, shape, device)
+        self.placeholders.add(leaf)
+        return leaf
+
+    def depends(self, roots: Sequence[UOp]) -> bool:
+        """Whether any of `roots` is computed from a placeholder, a number or an assigned tensor."""
+        return any(n in self.placeholders or n.op is Ops.AFTER for n in toposort(roots))
+
+    def check(self, roots: Sequence[UOp]) -> None:
+        """Refuse to realise what has no value yet."""
+        if self.depends(roots):
+            raise self.refusal("a tensor's value is read")
+
+    def refusal(self, what: str) -> CaptureError:
+        site = here()
+        where = f" at {site}" if site else ""
+        return CaptureError(
+            f"{what}{where} inside the {self.what}, but it depends on the arguments and has no"
+            " value while capturing. Return the tensor and read it outside, or choose with where()."
+        )
+
+    # ---- assignments
+
+    def note(self, tensor: Any) -> None:
+        """`tensor` is about to be assigned to; it still has its old node."""
+        if all(ref() is not tensor for ref, _ in self.assigned):
+            self.assigned.append((weakref.ref(tensor), tensor.uop))
+
+    def made_here(self, node: UOp) -> bool:
+        """Whether a node has a leaf that the captured function itself made."""
+        for n in toposort((node,)):
+            if n in self.placeholders:
+                return True
+            uid = n.arg if n.op is Ops.UNIQUE else n.arg[0] if n.op is Ops.BUFFER else 0
+            if uid > self.started:
+                return True
+        return False
+
+    # ---- numbers
+
+    def number(self, index: int, value: int | float) -> Number:
+        """Number argument `index` of the captured function."""
+        return Number(self, ("argument", index), value)
+
+    def variable(self, number: Number, dtype: DType) -> UOp:
+        """The node of `dtype` that stands for `number`."""
+        if not self.open:
+            raise CaptureError(f"a number argument was kept after the {self.what} had ended.")
+        key = (number.expression, dtype)
+        found = self.numbers.get(key)
+        if found is None:
+            made = scalar_variable(f"number{len(self.numbers)}", dtype)
+            found = self.numbers[key] = made
+            self.placeholders.add(made[0])
+        return found[1]
+
+    # ---- random draws
+
+    def draw(self, count: int) -> tuple[UOp, UOp, UOp]:
+        """Key words and first element of a draw, relative to the base that each call is given."""
+        if self.draw_nodes is None:
+            key0 = UOp.variable(KEY0, 0, 0xFFFFFFFF, dtypes.uint32)
+            key1 = UOp.variable(KEY1, 0, 0xFFFFFFFF, dtypes.uint32)
+            base = UOp.variable(BASE, 0, (1 << 64) - 1, dtypes.uint64)
+            self.draw_nodes = (key0, key1, base)
+            self.placeholders.update(self.draw_nodes)
+        key0, key1, base = self.draw_nodes
+        first = base + self.drawn if self.drawn else base
+        self.drawn += count
+        return key0, key1, first
+
+
+def _serial() -> int:
+    """The newest leaf number: every leaf made from now on has a higher one."""
+    return int(UOp.buffer(dtypes.uint8, (0,), "").arg[0])
+
+
+# ---- numbers
+
+
+def _arguments(expression: Any) -> set[int]:
+    kind = expression[0]
+    if kind == "argument":
+        return {expression[1]}
+    return set().union(*(_arguments(e) for e in expression[1:])) if kind != "constant" else set()
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+_UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "abs": abs, "pos": operator.pos}
+
+
+def evaluator(expression: Any) -> Callable[[Sequence[Any]], Any]:
+    """A function from the number arguments of a call to the value of `expression`."""
+    kind = expression[0]
+    if kind == "argument":
+        return operator.itemgetter(expression[1])
+    if kind == "constant":
+        value = expression[1]
+        return lambda arguments: value
+    parts = [evaluator(e) for e in expression[1:]]
+    if kind in _UNARY:
+        one, inner = _UNARY[kind], parts[0]
+        return lambda arguments: one(inner(arguments))
+    two, left, right = _BINARY[kind], *parts
+    return lambda arguments: two(left(arguments), right(arguments))
+
+
+def as_scalar(value: int | float, dtype: DType) -> int | float:
+    """`value` as a variable of `dtype` carries it. Raises ArgumentError where it does not fit."""
+    if dtype.is_int and not dtype.min <= value <= dtype.max:
+        raise ArgumentError(f"{value} does not fit {dtype.name} ({dtype.min} to {dtype.max}).")
+    return canonical(dtype, value)
+
+
+class Number:
+    """A Python number that a captured function was given.
+
+    Arithmetic with numbers stays a number, computed anew by Python at each call; meeting a tensor
+    it becomes a variable of the graph. Anything else that needs its value (a comparison, `int`, an
+    index, `math.sqrt`) gets the value of this call and pins it: another value is then captured
+    anew.
+    """
+
+    __slots__ = ("capture", "expression", "value")
+    __hash__ = None  # type: ignore[assignment]  # as a key it would freeze the value unseen
+
+    def __init__(self, capture: Capture, expression: Any, value: int | float) -> None:
+        self.capture, self.expression, self.value = capture, expression, value
+
+    def node(self, dtype: DType) -> UOp:
+        """The scalar node of `dtype` for this number. Raises ArgumentError if it does not fit."""
+        as_scalar(self.value, dtype)
+        return self.capture.variable(self, dtype)
+
+    def pin(self) -> int | float:
+        """The value of this call, for Python itself."""
+        self.capture.pinned |= _arguments(self.expression)
+        return self.value
+
+    def _binary(self, sign: str, left: Any, right: Any) -> Any:
+        values, expressions = [], []
+        for side in (left, right):
+            if isinstance(side, Number):
+                values.append(side.value)
+                expressions.append(side.expression)
+            elif isinstance(side, (int, float)):
+                values.append(side)
+                expressions.append(("constant", side))
+            else:
+                return NotImplemented
+        return Number(self.capture, (sign, *expressions), _BINARY[sign](*values))
+
+    def __neg__(self) -> Number:
+        return Number(self.capture, ("neg", self.expression), -self.value)
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        return Number(self.capture, ("abs", self.expression), abs(self.value))
+
+    def __float__(self) -> float:
+        return float(self.pin())
+
+    def __int__(self) -> int:
+        return int(self.pin())
+
+    def __index__(self) -> int:
+        return operator.index(self.pin())  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return bool(self.pin())
+
+    def __repr__(self) -> str:
+        return repr(self.pin())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.pin(), spec)
+
+
+def _install() -> None:
+    """The operators of Number, from the tables."""
+
+    def binary(sign: str) -> tuple[Any, Any]:
+        return (
+            lambda self, other: self._binary(sign, self, other),
+            lambda self, other: self._binary(sign, other, self),
+        )
+
+    names = dict(
+        zip(_BINARY, ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"), strict=True)
+    )
+    for sign, name in names.items():
+        forward, backward = binary(sign)
+        setattr(Number, f"__{name}__", forward)
+        setattr(Number, f"__r{name}__", backward)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        compare = getattr(operator, name)
+
+        def method(self: Number, other: Any, compare: Any = compare) -> Any:
+            if not isinstance(other, (int, float, Number)):
+                return NotImplemented  # a tensor compares by itself
+            return compare(self.pin(), other.pin() if isinstance(other, Number) else other)
+
+        setattr(Number, f"__{name}__", method)
+
+
+_install()

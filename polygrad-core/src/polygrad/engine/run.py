@@ -1,0 +1,279 @@
+"""Realising: from nodes to leaves whose Buffers hold their values.
+
+A graph's fingerprint finds its `Routine`; on a miss the graph is scheduled, its kernels compiled
+and its memory laid out. Then the routine runs: outputs come from the cache of freed buffers, one
+native call per Plan, and every root is settled on the leaf that holds its value. Numbers that
+differ from the known ones turn into variables of a second routine, which serves all values from
+then on.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from .. import device as devices
+from .. import settings
+from ..device.buffer import Buffer, exchange
+from ..errors import StateError
+from ..schedule import schedule
+from ..schedule.cache import Fingerprint, fingerprint, substitute_all, with_variables
+from ..uop.ops import Ops, UOp
+from .counters import counters
+from .runtime import Runtime, current, install_fork_hook
+from .stages import CopyStage, PlanStage, Routine, assemble
+from .versions import with_readers
+
+CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
+CODE_SETTINGS = ("POLY_FUSION", "POLY_BEAM")  # what changes generated code
+Values = tuple[int | float, ...]
+
+
+def realize(roots: Sequence[UOp], kept: Collection[UOp] = ()) -> list[UOp]:
+    """The leaf that holds the value of each root, computed now if it was not before.
+
+    Every root, and every assignment below, is settled: to later graphs it is its leaf. `kept` are
+    roots whose graph stays in use all the same (a gradient goes through it), so old versions below
+    them are kept. Raises CaptureError for what depends on a capture's arguments.
+    """
+    runtime = current()
+    found = [runtime.leaf_of(r) for r in roots]
+    if None not in found and all(runtime.find(leaf) for leaf in found if leaf is not None):
+        return [leaf for leaf in found if leaf is not None]
+    capture = runtime.capturing
+    if capture is not None:
+        capture.check(roots)
+    with runtime.lock:
+        return _Realization(runtime, list(roots), kept).run()
+
+
+class Entry:
+    """The routines of one skeleton: one for the values it was first seen with, one for all others."""
+
+    __slots__ = ("after", "exact", "general", "values", "varying")
+
+    def __init__(self, values: Values, exact: Routine, after: tuple[int, ...]) -> None:
+        self.values, self.exact, self.after = values, exact, after
+        self.general: Routine | None = None
+        self.varying: tuple[int, ...] = ()  # holes that are variables of `general`
+
+    def find(self, values: Values) -> tuple[Routine, Values] | None:
+        """A routine for these hole values, and its variables."""
+        if values == self.values:
+            return self.exact, ()
+        if self.general is not None:
+            mine = self.values
+            fixed = (i for i in range(len(values)) if i not in self.varying)
+            if all(values[i] == mine[i] for i in fixed):
+                return self.general, tuple([values[i] for i in self.varying])
+        return None
+
+    def differing(self, values: Values) -> tuple[int, ...]:
+        """The holes that must be variables to serve these values as well."""
+        new = {i for i, (a, b) in enumerate(zip(values, self.values, strict=True)) if a != b}
+        return tuple(sorted(new.union(self.varying)))
+
+
+class GraphCache:
+    """Skeleton -> Entry, least recently used first. Used under its runtime's lock."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+
+    def get(self, key: Any) -> Entry | None:
+        found = self.entries.get(key)
+        if found is not None:
+            self.entries.move_to_end(key)
+        return found
+
+    def put(self, key: Any, entry: Entry) -> None:
+        self.entries[key] = entry
+        while len(self.entries) > CAPACITY:
+            self.entries.popitem(last=False)
+
+
+def cache_of(runtime: Runtime) -> GraphCache:
+    if runtime.plans is None:
+        install_fork_hook()
+        runtime.plans = GraphCache()
+    found: GraphCache = runtime.plans
+    return found
+
+
+class _Realization:
+    """One call of `realize`, under the runtime's lock."""
+
+    def __init__(self, runtime: Runtime, roots: list[UOp], kept: Collection[UOp]) -> None:
+        self.runtime, self.roots, self.kept = runtime, roots, kept
+
+    def run(self) -> list[UOp]:
+        runtime = self.runtime
+        cache = cache_of(runtime)
+        print_ = fingerprint(self.roots, runtime.leaf_of, self._alias)
+        key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], self._default(print_))
+        entry = cache.get(key)
+        if entry is None:
+            entry = self._first(print_)
+            cache.put(key, entry)
+        else:
+            counters.plan_hits += 1
+        routine, values = entry.find(print_.values) or self._general(entry, print_)
+        roots = [*self.roots, *[print_.nodes[i] for i in entry.after]]
+        given = tuple([runtime.value_of(v) for v in print_.variables]) + values
+        return self._execute(routine, print_, roots, given)[: len(self.roots)]
+
+    def _alias(self, leaf: UOp) -> int:
+        return id(self.runtime.buffer_of(leaf))
+
+    def _default(self, print_: Fingerprint) -> str:
+        return "" if print_.leaves else devices.default()
+
+    # ---- making routines
+
+    def _first(self, print_: Fingerprint) -> Entry:
+        known = set(self.roots)
+        after = tuple(
+            i for i, n in enumerate(print_.nodes) if n.op is Ops.AFTER and n not in known
+            and self.runtime.leaf_of(n) is None
+        )  # fmt: skip
+        return Entry(print_.values, self._build(print_, after, ()), after)
+
+    def _general(self, entry: Entry, print_: Fingerprint) -> tuple[Routine, Values]:
+        varying = entry.differing(print_.values)
+        routine = self._build(print_, entry.after, varying)
+        entry.general, entry.varying = routine, varying
+        return routine, tuple([print_.values[i] for i in varying])
+
+    def _build(self, print_: Fingerprint, after: Sequence[int], varying: Sequence[int]) -> Routine:
+        replace = dict(print_.settled)
+        renamed = [
+            UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:]))
+            for i, v in enumerate(print_.variables)
+        ]
+        replace.update(zip(print_.variables, renamed, strict=True))
+        holes, variables = with_variables([print_.holes[i] for i in varying])
+        replace.update(holes)
+        roots = substitute_all([*self.roots, *[print_.nodes[i] for i in after]], replace)
+        planned = schedule(roots, self._default(print_))
+        slots = slots_of(self.runtime, print_.leaves)
+        counters.plans_made += 1
+        return assemble(planned, slots, len(set(slots.values())), [*renamed, *variables])
+
+    # ---- running
+
+    def _execute(
+        self, routine: Routine, print_: Fingerprint, roots: list[UOp], values: Values
+    ) -> list[UOp]:
+        runtime = self.runtime
+        slots = slots_of(runtime, print_.leaves)
+        leaf_at = {slot: leaf for leaf, slot in slots.items()}
+        buffers = [runtime.buffer_of(leaf_at[i]) for i in range(routine.inputs)]
+        buffers += [Buffer(f.device, f.nbytes) for f in routine.fresh]
+        saved: dict[int, Buffer] = {}
+        if routine.in_place:
+            del slots
+            saved = self._save(routine, print_, roots, leaf_at, buffers)
+        run(routine, runtime, buffers, values)
+        self._new_versions(routine, leaf_at, buffers, saved)
+        for slot, root in zip(routine.results, roots, strict=True):
+            leaf = leaf_at.get(slot)
+            if leaf is None:
+                leaf = leaf_at[slot] = UOp.buffer(root.dtype, root.shape, buffers[slot].device)
+                runtime.bind(leaf, buffers[slot])
+            runtime.settle(root, leaf)
+        return [leaf_at[slot] for slot in routine.results]
+
+    def _save(
+        self,
+        routine: Routine,
+        print_: Fingerprint,
+        roots: list[UOp],
+        leaf_at: Mapping[int, UOp],
+        buffers: Sequence[Buffer],
+    ) -> dict[int, Buffer]:
+        """Copies of the old bytes, by slot, where something outside the graph still reads them."""
+        written = [leaf_at[slot] for slot in routine.in_place]
+        ending = set(roots).difference(self.kept)
+        settled = dict(print_.settled)
+        holders = (print_.leaves, leaf_at.values(), chain.from_iterable(print_.settled))
+        read = with_readers(written, print_.nodes, settled, ending, holders)
+        saved = {}
+        for slot in routine.in_place:
+            if leaf_at[slot] in read:
+                saved[slot] = copy_of(buffers[slot])
+        return saved
+
+    def _new_versions(
+        self,
+        routine: Routine,
+        leaf_at: dict[int, UOp],
+        buffers: list[Buffer],
+        saved: Mapping[int, Buffer],
+    ) -> None:
+        """After a write: the address belongs to a new leaf, the old leaf keeps the old bytes or none."""
+        runtime = self.runtime
+        for old, new in routine.writes:
+            leaf, buffer = leaf_at[old], buffers[old]
+            fresh = UOp.buffer(leaf.dtype, leaf.arg[1], leaf.arg[2])
+            if old != new:  # the new value lies elsewhere: the two Buffers trade their memory
+                exchange(buffer, buffers[new])
+                runtime.epoch += 1
+                runtime.bind(leaf, buffers[new])
+            elif old in saved:
+                runtime.bind(leaf, saved[old])
+            else:
+                runtime.unbind(leaf)
+            runtime.bind(fresh, buffer)
+            leaf_at[new] = fresh
+
+
+def slots_of(runtime: Runtime, leaves: Sequence[UOp]) -> dict[UOp, int]:
+    """The input slot of each leaf; leaves that share a Buffer share a slot."""
+    by_buffer: dict[int, int] = {}
+    return {
+        leaf: by_buffer.setdefault(id(runtime.buffer_of(leaf)), len(by_buffer)) for leaf in leaves
+    }
+
+
+def copy_of(buffer: Buffer) -> Buffer:
+    """A new Buffer on the same device with the same bytes."""
+    saved = Buffer(buffer.device, buffer.nbytes)
+    where = devices.get(buffer.device)
+    where.allocator.copy(saved.handle, buffer.handle, buffer.nbytes, where)
+    counters.saved_versions += 1
+    return saved
+
+
+def run(
+    routine: Routine, runtime: Runtime, buffers: Sequence[Buffer], values: Sequence[int | float]
+) -> None:
+    """Run the stages of `routine` over the Buffers of its slots."""
+    for stage in routine.stages:
+        if isinstance(stage, CopyStage):
+            dst, src = buffers[stage.dst], buffers[stage.src]
+            if stage.nbytes:
+                to, peer = devices.get(dst.device), devices.get(src.device)
+                to.allocator.copy(dst.handle, src.handle, stage.nbytes, peer)
+        else:
+            execute = ready(stage, runtime)
+            handles = [buffers[s].handle for s in stage.externals]
+            execute(handles, [values[v] for v in stage.variables])
+            counters.runs += 1
+    counters.launches += routine.launches
+    counters.copies += routine.copies
+
+
+def ready(stage: PlanStage, runtime: Runtime) -> Any:
+    """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
+    device, plan = stage.device, stage.plan
+    if devices.get(device.name) is not device:
+        raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
+    arena = runtime.arena(device.name)
+    arena.reserve(plan.arena_bytes)
+    if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
+        handle = arena.handle if plan.arena_bytes else None
+        stage.executable = device.prepare(plan, stage.programs, handle)
+        stage.generation = arena.generation
+    return stage.executable

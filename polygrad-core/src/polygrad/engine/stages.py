@@ -1,0 +1,309 @@
+"""From a schedule to stages: each a Plan of one device, or a copy between two.
+
+A schedule is an ordered list of kernels and copies over leaves. Here leaves become *slots* of a
+routine (its inputs first, then everything that needs a Buffer of its own: results, and values that
+cross stages) or ranges of the device's arena. Neighbouring items of one device make one Plan,
+which runs by one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import device as devices
+from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
+from ..dtype import DType, dtypes
+from ..errors import ArgumentError
+from ..plugin import Device
+from ..schedule import CopyItem, KernelItem, Schedule
+from ..uop.ops import UOp, size
+from . import kernels
+from .memory import Access, Lifetime, dependencies, place
+
+Item = KernelItem | CopyItem
+
+
+def nbytes(leaf: UOp) -> int:
+    return size(leaf.shape) * leaf.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A slot that needs a new Buffer at each run."""
+
+    device: str
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class PlanStage:
+    """One call of one device. `externals[i]` is the routine's slot behind the Plan's external slot i."""
+
+    device: Device
+    plan: Plan
+    programs: Mapping[str, Any]
+    externals: tuple[int, ...]
+    variables: tuple[int, ...]  # positions in the routine's variables
+    executable: Any = None
+    generation: int = -1  # of the arena that `executable` was prepared for
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStage:
+    """A whole buffer from one device to another, between slots of the routine."""
+
+    dst: int
+    src: int
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Routine:
+    """What a graph became: slots, stages in order, and where results and new versions are.
+
+    Slots below `inputs` are given at each run, the others are `fresh`. `writes` are (input slot,
+    slot of the new value), equal where the kernel writes in place.
+    """
+
+    inputs: int
+    fresh: tuple[Fresh, ...]
+    stages: tuple[PlanStage | CopyStage, ...]
+    results: tuple[int, ...]
+    writes: tuple[tuple[int, int], ...]
+    variables: tuple[str, ...]
+    launches: int = 0
+    copies: int = 0
+    in_place: frozenset[int] = field(default=frozenset())
+
+    def __post_init__(self) -> None:
+        self.in_place = frozenset(old for old, new in self.writes if old == new)
+        for stage in self.stages:
+            if isinstance(stage, CopyStage):
+                self.copies += 1
+            else:
+                self.launches += sum(isinstance(s, Launch) for s in stage.plan.steps)
+
+
+def assemble(
+    schedule: Schedule,
+    inputs: Mapping[UOp, int],
+    count: int,
+    variables: Sequence[UOp],
+    ending: Sequence[tuple[UOp, UOp]] = (),
+) -> Routine:
+    """Compile the kernels of `schedule` and lay out its memory.
+
+    `inputs` gives the slot of each leaf that has memory already, `count` how many there are
+    (leaves may share one). `variables` are those of the routine, in order. `ending` adds copies
+    (dst, src) after the last item.
+    """
+    items = [*schedule.items, *(CopyItem(dst, src) for dst, src in ending)]
+    groups = _grouped(items)
+    slots, fresh = _slots(schedule, groups, inputs, count)
+    compiled = _compile(items)
+    names = {v: i for i, v in enumerate(v.arg[0] for v in variables)}
+    stages: list[PlanStage | CopyStage] = []
+    for where, group in groups:
+        if where is None:
+            item = group[0]
+            assert isinstance(item, CopyItem)
+            stages.append(CopyStage(slots[item.dst], slots[item.src], nbytes(item.src)))
+        else:
+            stages.append(_Planner(where, slots, compiled, names).plan(group))
+    return Routine(
+        count,
+        tuple(fresh),
+        tuple(stages),
+        tuple(slots[r] for r in schedule.results),
+        tuple((slots[old], slots[new]) for old, new in dict(schedule.writes).items()),
+        tuple(names),
+    )
+
+
+def _grouped(items: Sequence[Item]) -> list[tuple[str | None, list[Item]]]:
+    """Runs of one device, and crossings (None) alone."""
+    groups: list[tuple[str | None, list[Item]]] = []
+    for item in items:
+        if isinstance(item, CopyItem):
+            same = item.dst.arg[2] == item.src.arg[2]
+            where = item.dst.arg[2] if same else None
+        else:
+            where = item.device
+        if where is not None and groups and groups[-1][0] == where:
+            groups[-1][1].append(item)
+        else:
+            groups.append((where, [item]))
+    return groups
+
+
+def _leaves(item: Item) -> tuple[UOp, ...]:
+    return (item.dst, item.src) if isinstance(item, CopyItem) else item.buffers
+
+
+def _slots(
+    schedule: Schedule,
+    groups: Sequence[tuple[str | None, list[Item]]],
+    inputs: Mapping[UOp, int],
+    count: int,
+) -> tuple[dict[UOp, int], list[Fresh]]:
+    """Slots of inputs, of results and of what crosses stages; other leaves live in an arena."""
+    slots = dict(inputs)
+    fresh: list[Fresh] = []
+
+    def add(leaf: UOp) -> None:
+        if leaf not in slots:
+            slots[leaf] = count + len(fresh)
+            fresh.append(Fresh(leaf.arg[2], nbytes(leaf)))
+
+    for leaf in (*schedule.results, *(new for _, new in schedule.writes)):
+        add(leaf)
+    home: dict[UOp, int] = {}
+    for number, (where, group) in enumerate(groups):
+        for leaf in (leaf for item in group for leaf in _leaves(item)):
+            if where is None or home.setdefault(leaf, number) != number:
+                add(leaf)
+    return slots, fresh
+
+
+def _compile(items: Sequence[Item]) -> dict[int, kernels.Kernel]:
+    """The kernel of each KernelItem by id; the new ones of a device are compiled together."""
+    by_device: dict[str, list[KernelItem]] = {}
+    for item in items:
+        if isinstance(item, KernelItem):
+            by_device.setdefault(item.device, []).append(item)
+    found: dict[int, kernels.Kernel] = {}
+    for name, some in by_device.items():
+        sinks = [kernels.canonical(i.sink, i.variables) for i in some]
+        ready = kernels.of(devices.get(name)).get(sinks)
+        found.update({id(i): k for i, k in zip(some, ready, strict=True)})
+    return found
+
+
+class _Planner:
+    """One Plan in the making."""
+
+    def __init__(
+        self,
+        where: str,
+        slots: Mapping[UOp, int],
+        compiled: Mapping[int, kernels.Kernel],
+        names: Mapping[str, int],
+    ) -> None:
+        self.device = devices.get(where)
+        self.slots, self.compiled, self.names = slots, compiled, names
+        self.index: dict[UOp | int, int] = {}  # slot of the routine, or arena leaf -> Plan buffer
+        self.sizes: list[int] = []
+        self.uses: list[list[tuple[int, bool]]] = []  # by step: (Plan buffer, writes)
+        self.variables: dict[str, VariableSpec] = {}
+
+    def plan(self, items: Sequence[Item]) -> PlanStage:
+        steps = tuple(self._step(item) for item in items)
+        buffers, arena = self._place()
+        edges = dependencies([[self._access(buffers, b, w) for b, w in use] for use in self.uses])
+        ready = {
+            k.linear.name: k
+            for k in (self.compiled[id(i)] for i in items if id(i) in self.compiled)
+        }
+        plan = Plan(
+            buffers=buffers,
+            steps=steps,
+            programs={name: k.linear for name, k in ready.items()},
+            arena_bytes=arena,
+            variables=tuple(self.variables.values()),
+            edges=edges,
+        )
+        return PlanStage(
+            self.device,
+            plan,
+            {name: k.program for name, k in ready.items()},
+            tuple(key for key in self.index if isinstance(key, int)),
+            tuple(self.names[name] for name in self.variables),
+        )
+
+    # ---- steps
+
+    def _step(self, item: Item) -> Launch | CopyStep:
+        if isinstance(item, CopyItem):
+            dst, src = self._buffer(item.dst), self._buffer(item.src)
+            self.uses.append([(src, False), (dst, True)])
+            return CopyStep(dst, src, nbytes(item.src))
+        linear = self.compiled[id(item)].linear
+        at = [self._buffer(item.buffers[p.slot]) for p in linear.params]
+        use = []
+        for b, p in zip(at, linear.params, strict=True):
+            use += [(b, False)] if p.access != "w" else []
+            use += [(b, True)] if p.access != "r" else []
+        self.uses.append(use)
+        renamed = {f"v{i}": v.arg[0] for i, v in enumerate(item.variables)}
+        for spec in linear.variables:
+            self._variable(renamed[spec.name], spec)
+        return Launch(
+            linear.name,
+            tuple(at),
+            tuple((renamed[v.name],) for v in linear.variables),
+            tuple(_renamed(g, renamed) for g in linear.grid),
+        )
+
+    def _variable(self, name: str, spec: VariableSpec) -> None:
+        known = self.variables.get(name)
+        wide = max((known.dtype, spec.dtype), key=_width) if known else spec.dtype
+        self.variables[name] = VariableSpec(name, wide, spec.lo, spec.hi)
+
+    def _buffer(self, leaf: UOp) -> int:
+        key: UOp | int = self.slots.get(leaf, leaf)
+        found = self.index.get(key)
+        if found is None:
+            found = self.index[key] = len(self.index)
+            self.sizes.append(nbytes(leaf))
+        return found
+
+    # ---- memory
+
+    def _place(self) -> tuple[tuple[PlanBuffer, ...], int]:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for step, use in enumerate(self.uses):
+            for b, _ in use:
+                first.setdefault(b, step)
+                last[b] = step
+        inner = [b for key, b in self.index.items() if not isinstance(key, int)]
+        lives = [Lifetime(self.sizes[b], first[b], last[b]) for b in inner]
+        offsets, arena = place(lives, self.device.target.align)
+        at = dict(zip(inner, offsets, strict=True))
+        buffers = []
+        external = 0
+        for b, nbytes_ in enumerate(self.sizes):
+            if b in at:
+                buffers.append(PlanBuffer("arena", nbytes_, offset=at[b]))
+            else:
+                buffers.append(PlanBuffer("external", nbytes_, slot=external))
+                external += 1
+        return tuple(buffers), arena
+
+    def _access(self, buffers: Sequence[PlanBuffer], b: int, writes: bool) -> Access:
+        buffer = buffers[b]
+        if buffer.kind == "arena":
+            return Access(0, buffer.offset, buffer.offset + buffer.nbytes, writes)
+        return Access(1 + buffer.slot, 0, buffer.nbytes, writes)
+
+
+def _renamed(expr: Postfix, names: Mapping[str, str]) -> Postfix:
+    return tuple(names.get(item, item) if isinstance(item, str) else item for item in expr)
+
+
+def _width(dtype: DType) -> int:
+    return dtypes.int64.itemsize if dtype.kind == "index" else dtype.itemsize
+
+
+def check_variables(variables: Sequence[UOp]) -> None:
+    """Refuse two variables of one name and different bounds or dtype."""
+    seen: dict[str, UOp] = {}
+    for v in variables:
+        other = seen.setdefault(v.arg[0], v)
+        if other is not v:
+            raise ArgumentError(
+                f"two variables are named {v.arg[0]!r}: {other.dtype.name} in {other.arg[1:]} and"
+                f" {v.dtype.name} in {v.arg[1:]}. Give one of them another name."
+            )
