@@ -230,25 +230,30 @@ class UOp:
     @staticmethod
     def alu(op: Ops, *src: UOp) -> UOp:
         """`op` of sources with equal shapes, simplified when that is exact."""
-        from . import symbolic
-
         dtype = dtypes.bool if op in COMPARISONS else src[-1].dtype
         if op is Ops.THREEFRY:
             dtype = dtypes.uint32
-        return symbolic.simplify(op, dtype, src) or UOp(op, dtype, src)
+        simpler = symbolic.simplify(op, dtype, src)
+        return UOp(op, dtype, src) if simpler is None else simpler
 
     def cast(self, dtype: DType) -> UOp:
-        from . import symbolic
-
         if dtype is self.dtype:
             return self
-        return symbolic.simplify_cast(self, dtype) or UOp(Ops.CAST, dtype, (self,))
+        simpler = symbolic.simplify_cast(self, dtype)
+        return UOp(Ops.CAST, dtype, (self,)) if simpler is None else simpler
 
     def bitcast(self, dtype: DType) -> UOp:
-        return self if dtype is self.dtype else UOp(Ops.BITCAST, dtype, (self,))
+        if dtype is self.dtype:
+            return self
+        simpler = symbolic.simplify_bitcast(self, dtype)
+        return UOp(Ops.BITCAST, dtype, (self,)) if simpler is None else simpler
 
     def _with(self, other: UOp | int | float | bool) -> UOp:
-        return other if isinstance(other, UOp) else UOp.const(self.dtype, other)
+        """A number as a constant of this node's dtype and shape."""
+        if isinstance(other, UOp):
+            return other
+        const = UOp.const(self.dtype, other)
+        return const.broadcast_to(self.shape) if self.shape else const
 
     def __add__(self, o: UOp | int | float) -> UOp:
         return UOp.alu(Ops.ADD, self, self._with(o))
@@ -465,8 +470,6 @@ def _forget(ref: _Ref) -> None:
 
 
 def _insert(cls: type[UOp], key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    from . import symbolic
-
     node = object.__new__(cls)
     put = object.__setattr__
     put(node, "op", op)
@@ -608,3 +611,6 @@ def size(shape: Sequence[int]) -> int:
     for n in shape:
         total *= n
     return total
+
+
+from . import symbolic  # noqa: E402  # last: it needs UOp, and UOp's methods need it when they run
