@@ -90,7 +90,7 @@ def _by_alias(base: str) -> Record | None:
 
 
 def _missing(base: str) -> DeviceNotInstalled | DeviceUnknown:
-    installed = ", ".join(names())
+    installed = ", ".join(names()) or "none"
     if base in registry.INSTALL:
         return DeviceNotInstalled(
             f"device {base!r} is not installed. Run: pip install {registry.INSTALL[base]}."
