@@ -47,15 +47,10 @@ class Schedule:
 def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     """Plan the computation of `roots`. `device` is for graphs that read no buffer at all."""
     wanted = prepare(roots)
-    targets = [_stored_form(r) for r in wanted]
-    fusion = Fusion(tuple(dict.fromkeys(targets)))
+    fusion = Fusion(tuple(dict.fromkeys(wanted)))
     devices = _devices(fusion.order, device)
-    in_place = _in_place(fusion, targets)
-    leaves = {
-        node: in_place.get(node) or UOp.buffer(node.dtype, node.shape, devices[node])
-        for node in fusion.order
-        if node in fusion.home
-    }
+    in_place = _in_place(fusion, wanted)
+    leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}
     builder = Builder(fusion, leaves)
     items: list[KernelItem | CopyItem] = []
     for group in _ordered(fusion.groups):
@@ -63,12 +58,11 @@ def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     writes = tuple(
         (_target(n), leaves[n]) for n in fusion.order if n.op is Ops.AFTER and n in fusion.home
     )
-    return Schedule(tuple(items), tuple(leaves.get(t, t) for t in targets), writes)
+    return Schedule(tuple(items), tuple(leaves.get(r, r) for r in wanted), writes)
 
 
-def _stored_form(root: UOp) -> UOp:
-    """A root that is not a plain buffer already is stored; movement of a buffer is copied."""
-    return root if root.op is Ops.BUFFER else root
+def _leaf(node: UOp, devices: dict[UOp, str]) -> UOp:
+    return UOp.buffer(node.dtype, node.shape, devices[node])
 
 
 def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
@@ -94,7 +88,7 @@ def _target(node: UOp) -> UOp:
     return node
 
 
-def _in_place(fusion: Fusion, targets: Sequence[UOp]) -> dict[UOp, UOp]:
+def _in_place(fusion: Fusion, roots: Sequence[UOp]) -> dict[UOp, UOp]:
     """Assignments that may write over the old value: leaf by AFTER node.
 
     Safe when this kernel reads the old value only at the element it writes, everybody else in the graph
@@ -106,7 +100,7 @@ def _in_place(fusion: Fusion, targets: Sequence[UOp]) -> dict[UOp, UOp]:
             by_target.setdefault(_target(node), []).append(node)
     chosen: dict[UOp, UOp] = {}
     for leaf, nodes in by_target.items():
-        if len(nodes) == 1 and leaf.op is Ops.BUFFER and leaf not in targets:
+        if len(nodes) == 1 and leaf.op is Ops.BUFFER and leaf not in roots:
             if _safe(fusion, leaf, nodes[0]):
                 chosen[nodes[0]] = leaf
     return chosen

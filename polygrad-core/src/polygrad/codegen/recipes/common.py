@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...dtype import dtypes
+from collections.abc import Iterable, Sequence
+
 from ...target import Target
 from ...uop.ops import Ops, UOp, toposort
 from ...uop.symbolic import coefficient
-from ..kernel import Kernel, length, static
+from ..kernel import Free, Kernel, length, static
 from ..transform import bind, block, parts_of, peel, split, vectorize
 
 BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide its start
@@ -27,8 +28,14 @@ def step(access: UOp, loop: UOp) -> int | None:
     return coefficient(access.src[0].src[1], loop)
 
 
-def loads(kernel: Kernel) -> list[UOp]:
-    return [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+def loads(roots: Iterable[UOp]) -> list[UOp]:
+    return [n for n in toposort(tuple(roots)) if n.op is Ops.LOAD]
+
+
+def streams(accesses: Sequence[UOp], loop: UOp) -> bool:
+    """Do all accesses move by one element or stay put along `loop`, and at least one move?"""
+    steps = {step(a, loop) for a in accesses}
+    return 1 in steps and steps <= {0, 1}
 
 
 def contiguous_output(kernel: Kernel) -> UOp | None:
@@ -43,30 +50,54 @@ def into_lanes(kernel: Kernel, loop: UOp, lanes: int) -> tuple[Kernel, UOp | Non
     """Make vectors of `lanes` along a range: (kernel, remaining outer range, vector range).
 
     What does not fill a vector is peeled off and runs as an ordinary loop. A range shorter than one
-    vector is left alone unless a smaller power of two fits.
+    vector takes the largest power of two that fits; one of length 1 is left alone.
     """
     n = length(loop)
     while lanes > n:
         lanes //= 2
     if lanes < 2:
         return kernel, loop, None
-    if n % lanes:
-        made = peel(kernel, loop, n - n % lanes)
-        loop, kernel = parts_of(kernel, made)[0], made
-    made = split(kernel, loop, lanes)
-    if made is kernel:
-        return vectorize(kernel, loop), None, loop
+    kernel, loop, _ = cut(kernel, loop, n - n % lanes)
+    kernel, outer, inner = factored(kernel, loop, lanes)
+    return vectorize(kernel, inner), outer, inner
+
+
+def cut(kernel: Kernel, loop: UOp, at: int) -> tuple[Kernel, UOp, UOp | None]:
+    """`peel` when anything is left over: (kernel, the main range, the rest or None)."""
+    if at == length(loop):
+        return kernel, loop, None
+    made = peel(kernel, loop, at)
+    main, rest = parts_of(kernel, made)
+    return made, main, rest
+
+
+def factored(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp]:
+    """`split`: (kernel, outer range or None if the factor is the whole length, inner range)."""
+    if factor == length(loop):
+        return kernel, None, loop
+    made = split(kernel, loop, factor)
     outer, inner = parts_of(kernel, made)
-    return vectorize(made, inner), outer, inner
+    return made, outer, inner
 
 
-def spread(kernel: Kernel, loops: list[UOp], inner_work: int) -> Kernel:
-    """Bind output ranges to the grid, outermost first; a single long one is cut into blocks."""
+def tile(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp, UOp | None]:
+    """Cut a range into steps of `factor` (at most its length): outer, inner, and what is left over."""
+    n = length(loop)
+    factor = min(factor, n)
+    kernel, main, rest = cut(kernel, loop, n - n % factor)
+    kernel, outer, inner = factored(kernel, main, factor)
+    return kernel, outer, inner, rest
+
+
+def in_order(*groups: Iterable[UOp | None]) -> list[UOp]:
+    """Ranges one after another, absent ones dropped."""
+    return [r for group in groups for r in group if r is not None]
+
+
+def spread(kernel: Kernel, loops: Sequence[UOp], inner_work: int) -> Kernel:
+    """Bind output ranges to the grid, outermost first; a long last one is cut into blocks."""
     if not loops:
         return kernel
-    total = inner_work
-    for loop in loops:
-        total *= length(loop)
     *outer, last = loops
     for loop in outer:
         kernel = bind(kernel, loop)
@@ -74,9 +105,11 @@ def spread(kernel: Kernel, loops: list[UOp], inner_work: int) -> Kernel:
     if length(last) > 2 * per_block and per_block > 1:
         made = block(kernel, last, per_block)
         return bind(made, parts_of(kernel, made)[0])
-    if inner_work >= BLOCK_ELEMENTS or total > 2 * BLOCK_ELEMENTS and not outer:
+    if inner_work * length(last) >= 2 * BLOCK_ELEMENTS:
         return bind(kernel, last)
     return kernel
 
 
-INDEX = dtypes.index
+def free_of(roots: Iterable[UOp]) -> frozenset[UOp]:
+    free = Free()
+    return frozenset().union(*(free(r) for r in roots))

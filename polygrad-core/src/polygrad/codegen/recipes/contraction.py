@@ -1,10 +1,138 @@
-"""Sums of products with re-use: matmul, batched matmul, convolution and their gradients."""
+"""Sums of products with re-use: matmul, batched matmul, convolution and their gradients.
+
+Which range plays which part follows from index dependence alone: *m* ranges move only the first factor,
+*n* ranges only the second, the others of the output are a batch. Two forms:
+
+*outer*: the output is contiguous along n. A register tile of rows x vectors; each step of k loads a few
+vectors of one factor and broadcasts a few scalars of the other.
+
+*dot*: both factors are contiguous along k (x @ w.T). Lanes run along k; a tile of rows x columns keeps
+one vector of partial sums for each output.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from ...target import Target
-from ..kernel import Kernel
+from ...uop.ops import Ops, UOp
+from ..kernel import Free, Kernel, length, static
+from ..transform import bind, reorder, unroll
+from .common import contiguous_output, in_order, into_lanes, lanes_for, loads, step, tile
+
+MIN_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The parts of a contraction."""
+
+    m: UOp
+    n: UOp
+    reduced: tuple[UOp, ...]
+    outer: bool  # lanes along n; else along `reduced[-1]`
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel | None:
+    lanes = lanes_for(kernel, target)
+    shape = analyse(kernel, lanes)
+    if shape is None:
+        return None
+    made = _outer(kernel, target, shape, lanes) if shape.outer else _dot(kernel, target, shape, lanes)
+    return replace(made, recipe="contraction")
+
+
+def analyse(kernel: Kernel, lanes: int) -> Shape | None:
+    """The parts, or None if this is no contraction that a tile would help."""
+    reductions = kernel.reductions
+    if len(reductions) != 1 or reductions[0].arg is not Ops.ADD or lanes < 2:
+        return None
+    body = reductions[0].src[0]
+    while body.op is Ops.CAST:
+        body = body.src[0]
+    if body.op is not Ops.MUL:
+        return None
+    free = Free()
+    outputs = [r for r in kernel.outputs if static(r)]
+    sides = [[r for r in outputs if r in free(s)] for s in body.src]
+    first = [r for r in sides[0] if r not in sides[1]]
+    second = [r for r in sides[1] if r not in sides[0]]
+    if not first or not second:
+        return None
+    read = loads([body])
+    reduced = tuple(r for r in kernel.order if r in kernel.reduced)
+    vector = contiguous_output(kernel)
+    if vector in first:
+        first, second = second, first
+    if vector in second and length(vector) >= MIN_LANES and _lane_steps(read, vector) <= {0, 1}:
+        return Shape(_longest(first), vector, reduced, True)
+    for k in reversed(reduced):
+        if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
+            order = (*(r for r in reduced if r is not k), k)
+            return Shape(_longest(first), _longest(second), order, False)
     return None
+
+
+def _lane_steps(read: list[UOp], loop: UOp) -> set[int | None]:
+    return {step(access, loop) for access in read}
+
+
+def _longest(loops: list[UOp]) -> UOp:
+    return max(loops, key=length)
+
+
+def register_tile(target: Target, vectors: int) -> int:
+    """Rows of a register tile: accumulators fill what the vectors and one scalar of a step leave."""
+    budget = target.registers - vectors - 1
+    rows = max(budget // vectors, 1)
+    return 1 << (rows.bit_length() - 1)
+
+
+def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
+    others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
+    kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
+    vectors = 2 if n_outer is not None and length(n_outer) % 2 == 0 else 1
+    n_inner: UOp | None = None
+    if n_outer is not None and vectors > 1:
+        kernel, n_outer, n_inner, _ = tile(kernel, n_outer, vectors)
+        kernel = unroll(kernel, n_inner)
+    rows = register_tile(target, vectors)
+    kernel, m_outer, m_inner, m_rest = tile(kernel, shape.m, rows)
+    kernel = unroll(kernel, m_inner)
+    if m_rest is not None:
+        kernel = unroll(kernel, m_rest)
+    kernel, reduced = _unroll_k(kernel, shape.reduced)
+    grid = in_order(others, [n_outer, m_outer])
+    inner = in_order([m_inner, m_rest, n_inner, lane])
+    return _finish(kernel, grid, reduced, inner)
+
+
+def _unroll_k(kernel: Kernel, reduced: tuple[UOp, ...]) -> tuple[Kernel, list[UOp]]:
+    """The innermost reduced loop four steps at a time: same accumulators, same order."""
+    k = reduced[-1]
+    if not static(k) or length(k) % 4 or length(k) < 8:
+        return kernel, list(reduced)
+    kernel, outer, inner, _ = tile(kernel, k, 4)
+    return unroll(kernel, inner), in_order(reduced[:-1], [outer, inner])
+
+
+def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
+    others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
+    kernel, k_outer, lane = into_lanes(kernel, shape.reduced[-1], lanes)
+    kernel, m_outer, m_inner, m_rest = tile(kernel, shape.m, 4)
+    kernel, n_outer, n_inner, n_rest = tile(kernel, shape.n, 2)
+    for loop in in_order([m_inner, m_rest, n_inner, n_rest]):
+        kernel = unroll(kernel, loop)
+    grid = in_order(others, [n_outer, m_outer])
+    reduced = in_order(shape.reduced[:-1], [k_outer])
+    return _finish(kernel, grid, reduced, in_order([lane, m_inner, m_rest, n_inner, n_rest]))
+
+
+def _finish(kernel: Kernel, grid: list[UOp], reduced: list[UOp], inner: list[UOp]) -> Kernel:
+    grid = [r for r in grid if static(r)]
+    for loop in grid:
+        kernel = bind(kernel, loop)
+    named = set(grid) | set(reduced) | set(inner)
+    left = [r for r in kernel.order if r not in named]
+    outer_left = [r for r in left if r not in kernel.reduced]
+    return reorder(kernel, [*grid, *outer_left, *reduced, *(r for r in left if r in kernel.reduced), *inner])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...target import Target
-from ..kernel import Kernel, static
+from ..kernel import Kernel, length, static
 from .common import contiguous_output, into_lanes, lanes_for, spread
 
 
@@ -12,11 +14,10 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
     vector = contiguous_output(kernel)
     width = 1
     if vector is not None:
-        made, outer, lane = into_lanes(kernel, vector, lanes_for(kernel, target))
+        kernel, outer, lane = into_lanes(kernel, vector, lanes_for(kernel, target))
         if lane is not None:
             at = outputs.index(vector)
-            outputs[at : at + 1] = [outer] if outer is not None else []
-            from ..kernel import length
-
-            kernel, width = made, length(lane)
-    return spread(kernel, [r for r in outputs if static(r)], width)
+            outputs[at : at + 1] = [] if outer is None else [outer]
+            width = length(lane)
+    made = spread(kernel, [r for r in outputs if static(r)], width)
+    return replace(made, recipe="elementwise")

@@ -1,10 +1,107 @@
-"""Reductions without re-use of operands: rows, columns, everything, and several over one row."""
+"""Reductions without re-use of operands: rows, columns, everything, and several over one row.
+
+*Rows*: the reduced axis is contiguous in memory. Each core takes rows; lanes are partial sums, and
+several accumulators hide the latency of an addition. Further loops over the same row (softmax, layer
+norm) follow in the same block, the row still in cache.
+
+*Columns*: the reduced axis is strided and an output axis contiguous. A block takes a strip of columns
+and walks the rows once; the strip is wide enough that each row gives whole cache lines and pages.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...target import Target
-from ..kernel import Kernel
+from ..kernel import Free, Kernel, length, static
+from ..transform import accumulate, bind, reorder, unroll
+from ...uop.ops import UOp, size
+from .common import contiguous_output, factored, in_order, into_lanes, lanes_for, loads, streams, tile
+
+ACCUMULATORS = 4
+REGISTER_STRIP = 8  # vectors of a column strip whose sums stay in registers
+WIDE_STRIP = 128  # the same where rows come from memory: 4 KB of float32 with 8 lanes
+FAR = 1 << 20  # bytes read by a column reduction above which its rows come from memory
+SHORT = 32  # steps of a reduction that is printed out
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel | None:
-    return None
+    reductions = kernel.reductions
+    if not reductions:
+        return None
+    free = Free()
+    rows = [r for r in kernel.outputs if static(r) and all(r in free(n) for n in reductions)]
+    vector = contiguous_output(kernel)
+    read = loads(n.src[0] for n in reductions)
+    lanes = lanes_for(kernel, target)
+    along_rows = [r for r in sorted(kernel.reduced, key=lambda r: r.arg[0]) if _worth(r, read, lanes)]
+    if not along_rows and vector in rows and streams(read, vector):
+        made = _columns(kernel, rows, vector, lanes)
+    else:
+        made = _rows(kernel, rows, vector, along_rows, lanes)
+    return replace(made, recipe="reduction")
+
+
+def _worth(loop: UOp, read: list[UOp], lanes: int) -> bool:
+    free = Free()
+    touching = [a for a in read if loop in free(a)]
+    return lanes > 1 and static(loop) and length(loop) >= lanes and streams(touching, loop)
+
+
+def _rows(
+    kernel: Kernel, rows: list[UOp], vector: UOp | None, along: list[UOp], lanes: int
+) -> Kernel:
+    for loop in along:
+        kernel, outer, _ = into_lanes(kernel, loop, lanes)
+        if outer is not None and length(outer) >= 2 * ACCUMULATORS:
+            kernel, outer, inner, _ = tile(kernel, outer, ACCUMULATORS)
+            kernel = accumulate(kernel, inner)
+    if vector is not None and vector not in rows:
+        kernel, _, _ = into_lanes(kernel, vector, lanes)
+    kernel = _print_short(kernel)
+    for loop in rows:
+        kernel = bind(kernel, loop)
+    rest = [r for r in kernel.order if r not in rows]
+    return reorder(kernel, [*rows, *rest])
+
+
+def _print_short(kernel: Kernel) -> Kernel:
+    """Print out reductions of a few steps: a loop costs more than its body."""
+    for node in kernel.reductions:
+        loops = [r for r in node.src[1:] if kernel.kind(r) == "loop"]
+        if all(static(r) for r in loops) and size([length(r) for r in loops]) <= SHORT:
+            for loop in loops:
+                kernel = unroll(kernel, loop)
+    return kernel
+
+
+def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel:
+    reduced = [r for r in kernel.order if r in kernel.reduced]
+    work = size([length(r) if static(r) else 1 for r in (*rows, *reduced)]) * 4
+    kernel, outer, lane = into_lanes(kernel, vector, lanes)
+    others = [r for r in rows if r is not vector]
+    strip: UOp | None = None
+    wide = work > FAR
+    if outer is not None:
+        factor = _divisor(length(outer), WIDE_STRIP if wide else REGISTER_STRIP)
+        kernel, outer, strip = factored(kernel, outer, factor)
+        if factor <= REGISTER_STRIP:
+            kernel = unroll(kernel, strip)
+    steps: list[UOp] = []
+    if wide and strip is not None and kernel.kind(strip) == "loop":
+        innermost = reduced[-1]
+        if static(innermost) and length(innermost) % ACCUMULATORS == 0:
+            kernel, first, last = factored(kernel, innermost, ACCUMULATORS)
+            kernel = unroll(kernel, last)
+            reduced[-1:] = in_order([first])
+            steps = [last]
+    for loop in in_order(others, [outer]):
+        kernel = bind(kernel, loop)
+    named = in_order(others, [outer], reduced, [strip], steps, [lane])
+    rest = [r for r in kernel.order if r not in named]
+    return reorder(kernel, in_order(others, [outer], rest, reduced, [strip], steps, [lane]))
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is at most `most`."""
+    return next(d for d in range(min(n, most), 0, -1) if n % d == 0)
