@@ -1,6 +1,7 @@
 """A small tensor compiler that grows by `pip install`.
 
-Names are handed on from the rooms that define them, at first use: importing this module runs nothing else.
+Names are handed on from the rooms that define them, at first use: importing this module runs
+nothing else.
 """
 
 from __future__ import annotations

@@ -1,35 +1,35 @@
-"""What a backend sees: LinearProgram, Source, Binary, Plan. Frozen data, no behaviour but `expanded`.
+"""What a backend sees: LinearProgram, Source, Binary, Plan. Frozen data; only `expanded` computes.
 
-A `LinearProgram` is a flat list of `Instr` over the closed set of ops below; `src` are positions in the
-list; RANGE/END and IF/ENDIF nest. Effects (LOAD, STORE, ...) happen in list order. A value made inside a
-RANGE or an IF ends with it; what must survive goes through a LOCAL.
+A `LinearProgram` is a flat list of `Instr` over the closed set of ops below; `src` are positions in
+the list; RANGE/END and IF/ENDIF nest. Effects (LOAD, STORE, ...) happen in list order. A value made
+inside a RANGE or an IF ends with it; what must survive goes through a LOCAL.
 
-====================  =========================  =========================================================
-op                    src                        arg, meaning
-====================  =========================  =========================================================
-PARAM                                            slot: base of `params[slot]` in global memory
-LOCAL                                            (count, space): space is register, stack, scratch, shared
-VARIABLE                                         name
-CONST                                            value, or a tuple of lanes for a vector dtype
-GRID                                             axis: index of this block, dtype int32 or int64
-RANGE                 lo, hi                     kind: "loop" or "unroll"; ascending by one
-END                   range                      closes it
-IF, ENDIF             condition; if
-INDEX                 PARAM or LOCAL, offset     address in elements; dtype is the element type
-LOAD                  INDEX [, gate, other]      dtype may be a vector: lanes contiguous; arg: aligned
-STORE                 INDEX, value [, gate]      arg: "nt" for non-temporal or None
-arithmetic            ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
-..                    DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero
-bits, compare         AND OR XOR NOT SHL SHR     CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
-WHERE                 mask, a, b                 mask has the lanes of a
-native math           EXP2 LOG2 SIN RECIP RSQRT FLOOR CEIL TRUNC ROUND, where the Target lists them
-CAST BITCAST          value                      float->int saturates; float->narrower rounds to even
-BROADCAST             scalar                     to the lanes of dtype
-VECTOR                scalars                    to one vector
-EXTRACT               vector                     lane number
-SHUFFLE               vector                     tuple of lane numbers
-LANES                 vector                     reduce op (ADD MUL MAX MIN AND OR ...): halves, i with i + n/2
-====================  =========================  =========================================================
+==============  =========================  ========================================================
+op              src                        arg, meaning
+==============  =========================  ========================================================
+PARAM                                      slot: base of `params[slot]` in global memory
+LOCAL                                      (count, space): space is register, stack, scratch, shared
+VARIABLE                                   name
+CONST                                      value, or a tuple of lanes for a vector dtype
+GRID                                       axis: index of this block, dtype int32 or int64
+RANGE           lo, hi                     kind: "loop" or "unroll"; ascending by one
+END             range                      closes it
+IF, ENDIF       condition; if
+INDEX           PARAM or LOCAL, offset     address in elements; dtype is the element type
+LOAD            INDEX [, gate, other]      dtype may be a vector: lanes contiguous; arg: aligned
+STORE           INDEX, value [, gate]      arg: "nt" for non-temporal or None
+arithmetic      ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
+..              DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero
+bits, compare   AND OR XOR NOT SHL SHR     CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
+WHERE           mask, a, b                 mask has the lanes of a
+native math     EXP2 LOG2 SIN RECIP ..     RSQRT FLOOR CEIL TRUNC ROUND, where the Target lists them
+CAST BITCAST    value                      float->int saturates; float->narrower rounds to even
+BROADCAST       scalar                     to the lanes of dtype
+VECTOR          scalars                    to one vector
+EXTRACT         vector                     lane number
+SHUFFLE         vector                     tuple of lane numbers
+LANES           vector                     reduce op (ADD MUL MAX MIN AND ...): halves, i and i + n/2
+==============  =========================  ========================================================
 
 Bool in memory is one byte, 0 or 1: a param never has dtype bool (it is uint8), registers do.
 """
@@ -124,7 +124,9 @@ def _expand(ops: tuple[Instr, ...]) -> Iterator[Instr]:
     """Print unrolled bodies once per step, with integer arithmetic on constants folded."""
     ends = _matching_ends(ops)
     out: list[Instr] = []
-    scopes: list[dict[tuple[DType, int], int]] = [{}]  # constants visible here; a loop or if is a scope
+    scopes: list[dict[tuple[DType, int], int]] = [
+        {}
+    ]  # constants seen here; a loop or if is a scope
     place: dict[int, int] = {}
 
     def constant(dtype: DType, value: int) -> int:
@@ -192,8 +194,8 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class PlanBuffer:
-    """Where a buffer of a Plan lives: `external` number `slot` of the handles given at each call, or
-    `arena` at byte `offset` of the runtime's scratch memory."""
+    """Where a buffer of a Plan lives: "external", number `slot` of the handles given at each call,
+    or "arena", at byte `offset` of the runtime's scratch memory."""
 
     kind: str  # "external" or "arena"
     nbytes: int
@@ -205,7 +207,7 @@ class PlanBuffer:
 class Launch:
     program: str
     buffers: tuple[int, ...]  # positions in Plan.buffers, one per param
-    scalars: tuple[Postfix, ...] = ()  # one per variable of the program; a float literal is (value,)
+    scalars: tuple[Postfix, ...] = ()  # one per variable of the program; a literal is (value,)
     grid: tuple[Postfix, ...] = ()
 
 
@@ -226,4 +228,4 @@ class Plan:
     arena_bytes: int = 0
     variables: tuple[VariableSpec, ...] = ()
     setup: tuple[Launch | CopyStep, ...] = ()
-    edges: tuple[tuple[int, int], ...] = field(default=())  # (earlier step, later step) that must see it
+    edges: tuple[tuple[int, int], ...] = field(default=())  # (step, later step that must see it)

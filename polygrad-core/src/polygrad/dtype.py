@@ -123,7 +123,13 @@ TENSOR_DTYPES: Final[dict[str, DType]] = {
         dtypes.float32, dtypes.float64,
     )
 }  # fmt: skip
-ALIASES: Final = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+ALIASES: Final = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "long": "int64",
+}
 _ALL: Final = TENSOR_DTYPES | {"index": dtypes.index, "void": dtypes.void}
 
 
@@ -132,7 +138,7 @@ def _named(name: str, lanes: int) -> DType:
 
 
 def to_dtype(spec: Any) -> DType:
-    """The `DType` that `spec` names: a DType, a name, a Python type, or a numpy dtype or scalar type.
+    """The `DType` that `spec` names: a DType, a name, a Python type, a numpy dtype or scalar type.
 
     Raises `DTypeError` that lists the valid names.
     """
@@ -155,7 +161,7 @@ def to_dtype(spec: Any) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The type of `a op b`: torch's lattice (bool < ints < floats; float16 with bfloat16 is float32).
+    """The type of `a op b`: torch's lattice (bool < ints < floats; half with bfloat16 is float32).
 
     Mixed signedness goes to the next wider signed type; with uint64 it is float32, as numpy's rule
     (float64) would widen the kind of everything that touches it.
@@ -182,7 +188,7 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def promote_scalar(a: DType, value: bool | int | float) -> DType:
-    """The type of `tensor op python-scalar`: the tensor's own unless the scalar's kind is higher."""
+    """The type of `tensor op number`: the tensor's own unless the number's kind is higher."""
     if isinstance(value, bool):
         return a
     if isinstance(value, int):
@@ -191,7 +197,7 @@ def promote_scalar(a: DType, value: bool | int | float) -> DType:
 
 
 def sum_dtype(d: DType) -> DType:
-    """The type of a sum: numpy's rule for integers (at least the default int of its kind, 64 bits), floats stay."""
+    """The type of a sum: floats and 64-bit integers stay, others get the default int of their kind."""
     if d.is_float:
         return d
     if d.kind == "bool" or d.kind == "int":
@@ -222,7 +228,7 @@ def _round_float16(value: float) -> float:
 
 
 def canonical(dtype: DType, value: Any) -> bool | int | float:
-    """`value` as this type stores it: floats rounded to nearest even, integers wrapped, bool 0 or 1."""
+    """`value` as this type stores it: floats round to even, integers wrap, bool is 0 or 1."""
     if dtype.kind == "bool":
         return bool(value)
     if dtype.is_float:

@@ -1,4 +1,4 @@
-"""Target: what a machine can do. Code generation, the scheduler and the conformance kit rely on it."""
+"""Target: what a machine can do. Scheduler, code generation and conformance kit rely on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MatrixUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Target:
-    """A machine as the compiler sees it. What is not in `ops` is decomposed before a renderer sees it."""
+    """A machine as the compiler sees it. What `ops` lacks is decomposed before rendering."""
 
     name: str  # "cpu"
     arch: str  # "x86_64-znver3"
