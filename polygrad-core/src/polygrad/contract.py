@@ -28,7 +28,7 @@ BROADCAST       scalar                     to the lanes of dtype
 VECTOR          scalars                    to one vector
 EXTRACT         vector                     lane number
 SHUFFLE         vector                     tuple of lane numbers
-LANES           vector                     reduce op (ADD MUL MAX MIN AND ...): halves, i and i + n/2
+LANES           vector                     reduce op (ADD MUL MAX MIN ...): halves, i and i + n/2
 ==============  =========================  ========================================================
 
 Bool in memory is one byte, 0 or 1: a param never has dtype bool (it is uint8), registers do.

@@ -197,7 +197,7 @@ def promote_scalar(a: DType, value: bool | int | float) -> DType:
 
 
 def sum_dtype(d: DType) -> DType:
-    """The type of a sum: floats and 64-bit integers stay, others get the default int of their kind."""
+    """The type of a sum: floats and 64-bit integers stay, others get 32 bits of their kind."""
     if d.is_float:
         return d
     if d.kind == "bool" or d.kind == "int":
