@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import pickle
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -382,7 +384,35 @@ def test_an_unknown_setting_is_warned_of_once(monkeypatch) -> None:
     ]
 
 
-# ---- processes
+# ---- threads and processes
+
+
+def test_threads_that_ask_at_once_get_one_device() -> None:
+    with device.isolated(), ThreadPoolExecutor(8) as pool:
+        start = threading.Barrier(8)
+
+        def ask(_: int) -> int:
+            start.wait()
+            return id(device.get("interp:5"))
+
+        assert len(set(pool.map(ask, range(8)))) == 1
+
+
+def test_a_device_that_failed_to_open_can_be_tried_again(install, tmp_path) -> None:
+    flag = tmp_path / "plugged"
+    code = MACHINE.replace("as Machine", "as Base") + (
+        "\nimport pathlib"
+        "\nclass Machine(Base):"
+        "\n    @classmethod"
+        "\n    def open(cls, index, options):"
+        f"\n        if not pathlib.Path({str(flag)!r}).exists(): raise OSError('unplugged')"
+        "\n        return super().open(index, options)"
+    )
+    install("acme-npu", code=code)
+    with pytest.raises(errors.DeviceUnavailable):
+        device.get("acme")
+    flag.touch()
+    assert device.get("acme").name == "acme"
 
 
 def test_a_device_survives_pickling_by_name() -> None:
