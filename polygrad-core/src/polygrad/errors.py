@@ -140,7 +140,10 @@ def did_you_mean(name: str, known: Iterable[str], *, fold: Callable[[str], str] 
 # ---- whose frame is it
 
 
-def _ours(module: str) -> bool:
+def is_ours(module: object) -> bool:
+    """Whether a module of that name is part of polygrad or of a backend of it."""
+    if not isinstance(module, str):
+        return False
     package = module.partition(".")[0]
     return package == "polygrad" or package.startswith("polygrad_backend_")
 
@@ -148,7 +151,7 @@ def _ours(module: str) -> bool:
 def user_level() -> int:
     """The `stacklevel` at which `warnings.warn`, called by our caller, shows the user's line."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and is_ours(frame.f_globals.get("__name__")):
         level, frame = level + 1, frame.f_back
     return level
 
@@ -161,7 +164,7 @@ def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
         entries.append(traceback)
         traceback = traceback.tb_next
     for entry in reversed(entries):
-        if not _ours(entry.tb_frame.f_globals.get("__name__", "")):
+        if not is_ours(entry.tb_frame.f_globals.get("__name__")):
             kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return kept
 

@@ -1,8 +1,9 @@
-"""Where a node came from: the write-once slot `UOp.provenance`, outside identity and every fingerprint.
+"""Where a node came from: the write-once slot `UOp.provenance`, outside identity and fingerprints.
 
-Floor: uop. A record is a tuple of `Site`s, oldest first: normally one, several where equal expressions
-of different lines are one node. A site keeps the raw code object and line number of the user's frame (the
-first one outside this package) and the module path it was made under; text is made when somebody asks.
+Floor: uop. A record is a tuple of `Site`s, oldest first: normally one, several where equal
+expressions of different lines are one node. A site keeps the raw code object and line number of
+the user's frame (the first one outside this package) and the module path it was made under; text
+is made when somebody asks.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import sys
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from ..errors import is_ours
 from .ops import UOp
 
-_INSIDE = __name__.partition(".")[0]
 MAX_SITES = 8  # of one node: `x + 1` in a loop over lines should not collect them all
 
 
@@ -35,11 +36,6 @@ class Site(NamedTuple):
     def __str__(self) -> str:
         where = f"{self.code.co_filename}:{self.line}"
         return f"{self.path} ({where})" if self.path else where
-
-
-def is_ours(name: object) -> bool:
-    """Whether a module of that name is part of this package."""
-    return isinstance(name, str) and name.partition(".")[0] == _INSIDE
 
 
 def user_frame() -> FrameType | None:
