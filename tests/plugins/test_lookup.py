@@ -188,6 +188,25 @@ def test_two_packages_with_one_name_conflict_when_it_is_used(install) -> None:
     assert found.dist == "dup-npu"
 
 
+def test_one_package_seen_twice_is_one(install, tmp_path) -> None:
+    install("acme-npu", code=MACHINE)
+    twin = tmp_path / "acme_npu.egg-info"
+    twin.mkdir()
+    (twin / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: acme-npu\nVersion: 1.0\n")
+    (twin / "entry_points.txt").write_text("[polygrad.devices]\nacme = acme_npu:plugin\n")
+    registry.refresh()
+    assert device.get("acme").name == "acme"
+
+
+def test_other_packages_may_have_any_metadata(install, tmp_path) -> None:
+    info = tmp_path / "größe-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: größe\nAuthor: 名前\n", encoding="utf-8")
+    (tmp_path / "empty-2.0.dist-info").mkdir()
+    install("acme-npu", code=MACHINE)
+    assert "acme" in device.names()
+
+
 def test_an_entry_point_must_give_a_descriptor(install) -> None:
     install("acme-npu", code="import sys as other", attribute="other")
     with pytest.raises(errors.PluginInvalid) as error:
