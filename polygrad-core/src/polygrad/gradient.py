@@ -1,0 +1,355 @@
+"""Gradients: one rule for each differentiable op, a table from op to functions, over nodes of the graph.
+
+Floor: gradient, above uop and below tensor. In: a root, the nodes whose gradients are wanted, and what
+flows into the root. Out: one node per target. The table holds for each op one function per source, from
+the node and the gradient that flows into it to the gradient of that source; None where nothing flows.
+Rules build ordinary nodes, so second and higher derivatives need nothing more. Nothing here recurses:
+graphs may be of any depth.
+
+An op that is not in the table is constant almost everywhere (comparisons, rounding, random bits).
+Conventions where a derivative is a choice: equal extremes share evenly; sqrt has slope inf at 0;
+`x ** y` has slope 0 in y where x is 0 and y >= 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from .dtype import dtypes
+from .errors import GradientError
+from .uop.ops import MOVEMENT, Ops, Shape, UOp, toposort
+from .uop.provenance import hand_on
+
+Rule = Callable[[UOp, UOp], UOp]
+
+
+def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp]:
+    """The gradient of `root` times `seed` (of its shape and dtype; ones by default) for each target.
+
+    A target that the root does not depend on gets zeros. Raises GradientError where a node on the way
+    has a derivative that nobody wrote down.
+    """
+    order = between(root, targets)
+    active = set(order)
+    flowing = {root: _filled(root, 1) if seed is None else seed}
+    for node in reversed(order):
+        g = flowing.get(node)
+        if g is None:
+            continue
+        for source, rule in zip(node.src, RULES.get(node.op, ()), strict=False):
+            if rule is None or source not in active or not _flows(source):
+                continue
+            part = rule(node, g)
+            hand_on(node, part)
+            old = flowing.get(source)
+            flowing[source] = part if old is None else old + part
+    return [flowing[t] if t in flowing else _filled(t, 0) for t in targets]
+
+
+def between(root: UOp, targets: Sequence[UOp]) -> list[UOp]:
+    """The nodes through which a gradient flows from `root` to some target, sources first."""
+    active = set(targets)
+    order = []
+    for node in toposort((root,)):
+        rules = RULES.get(node.op, ())
+        reaches = any(
+            rule is not None and s in active for s, rule in zip(node.src, rules, strict=False)
+        )
+        if node in active or reaches:
+            active.add(node)
+            order.append(node)
+    return order
+
+
+def _flows(node: UOp) -> bool:
+    return node.dtype.is_float or node.op is Ops.STORE
+
+
+def _filled(like: UOp, value: int) -> UOp:
+    const = UOp.const(like.dtype, value)
+    return const.broadcast_to(like.shape) if like.shape else const
+
+
+# ---- movement: the gradient moves the other way
+
+
+def _sum(x: UOp, axes: Sequence[int]) -> UOp:
+    """A sum in which 16-bit floats accumulate in float32."""
+    if x.dtype.itemsize == 2 and axes:
+        return x.cast(dtypes.float32).reduce(Ops.ADD, axes).cast(x.dtype)
+    return x.reduce(Ops.ADD, axes)
+
+
+def _spread(x: UOp, shape: Shape, axes: Sequence[int]) -> UOp:
+    """Axes that a reduction took away, put back."""
+    return x.reshape([1 if a in axes else n for a, n in enumerate(shape)]).expand(shape)
+
+
+def _reshape(node: UOp, g: UOp) -> UOp:
+    return g.reshape(node.src[0].shape)
+
+
+def _permute(node: UOp, g: UOp) -> UOp:
+    return g.permute(sorted(range(len(node.arg)), key=node.arg.__getitem__))
+
+
+def _expand(node: UOp, g: UOp) -> UOp:
+    old = node.src[0].shape
+    grown = [a for a, (m, n) in enumerate(zip(old, node.shape, strict=True)) if m != n]
+    return _sum(g, grown).reshape(old)
+
+
+def _shrink(node: UOp, g: UOp) -> UOp:
+    pads = []
+    for n, count, (start, _, step) in zip(node.src[0].shape, node.shape, node.arg, strict=True):
+        extent = (count - 1) * step + 1 if count else 0
+        pads.append((start, n - start - extent, step - 1) if count else (n, 0, 0))
+    return g.pad(pads)
+
+
+def _pad(node: UOp, g: UOp) -> UOp:
+    bounds = []
+    for n, (before, _, interior) in zip(node.src[0].shape, node.arg, strict=True):
+        extent = n + max(n - 1, 0) * interior
+        bounds.append((before, before + extent, interior + 1))
+    return g.shrink(bounds)
+
+
+def _window(node: UOp, g: UOp) -> UOp:
+    """Overlapping windows add up: element i gets g[(i - k d) / s, k] for each place k in a window.
+
+    With g spread by the stride and padded, that is a window again, of which place k is wanted for k
+    alone: a diagonal. If g is a sum of products (a convolution's is), its axes of summation are carried
+    along and all of it becomes one sum, so that nothing of the windows' size is ever stored.
+    """
+    axis, length, stride, dilation = node.arg
+    n, count, last = node.src[0].shape[axis], node.shape[axis], len(node.shape) - 1
+    terms, extra = _terms(g)
+    rank = last + 1 + extra
+    pads = [(0, 0, 0)] * rank
+    reach = (length - 1) * dilation
+    pads[axis] = (reach, n - (count - 1) * stride - 1, stride - 1)
+    moved = terms.pad(pads)
+    if length > 1:
+        moved = moved.flip((last,)).window(axis, length, 1, dilation)
+        moved = moved.permute((*range(last + 1), rank, *range(last + 1, rank)))
+        shape = moved.shape
+        moved = moved.reshape((*shape[:last], length * length, *shape[last + 2 :]))
+        bounds = [(0, m, 1) for m in moved.shape]
+        bounds[last] = (0, length * length, length + 1)
+        moved = moved.shrink(bounds)
+    return _sum(moved, range(last, rank))
+
+
+def _terms(g: UOp) -> tuple[UOp, int]:
+    """(p, k) such that g is the sum of p over its last k axes."""
+    moves = []
+    base = g
+    while base.op in MOVEMENT:
+        moves.append(base)
+        base = base.src[0]
+    if base.op is not Ops.REDUCE or base.arg[0] is not Ops.ADD:
+        return g, 0
+    inner, axes = base.src[0], base.arg[1]
+    kept = [a for a in range(len(inner.shape)) if a not in axes]
+    out = inner.permute((*kept, *axes))
+    for move in reversed(moves):
+        out = _beside(move, out, out.shape[len(move.src[0].shape) :])
+    return out, len(axes)
+
+
+def _beside(move: UOp, x: UOp, rest: Shape) -> UOp:
+    """A movement applied to the first axes of x; `rest` are the sizes of those after them."""
+    arg, rank = move.arg, len(move.src[0].shape)
+    if move.op in (Ops.RESHAPE, Ops.EXPAND):
+        return UOp(move.op, x.dtype, (x,), (*arg, *rest))
+    if move.op is Ops.PERMUTE:
+        return x.permute((*arg, *range(rank, rank + len(rest))))
+    if move.op is Ops.SHRINK:
+        return x.shrink((*arg, *((0, n, 1) for n in rest)))
+    if move.op is Ops.PAD:
+        return x.pad((*arg, *((0, 0, 0) for _ in rest)))
+    if move.op is Ops.FLIP:
+        return x.flip(arg)
+    wide = x.window(*arg)
+    return wide.permute((*range(rank), rank + len(rest), *range(rank, rank + len(rest))))
+
+
+# ---- reductions
+
+
+def _reduce(node: UOp, g: UOp) -> UOp:
+    op, axes = node.arg
+    return _REDUCTIONS[op](node, _spread(g, node.src[0].shape, axes), axes)
+
+
+def _product(node: UOp, g: UOp, axes: Sequence[int]) -> UOp:
+    """The product of all others; right where elements are 0: only a lone zero sees a product."""
+    x = node.src[0]
+    zero = x.eq(0.0)
+    rest = zero.where(x._with(1.0), x)
+    zeros = zero.cast(dtypes.int32)
+    others = _spread(zeros.reduce(Ops.ADD, axes), x.shape, axes) - zeros
+    product = _spread(rest.reduce(Ops.MUL, axes), x.shape, axes)
+    return g * others.eq(0).where(product / rest, 0.0)
+
+
+def _share(node: UOp, g: UOp, axes: Sequence[int]) -> UOp:
+    """Equal extremes share evenly; the count is float32, as 70 000 ties overflow a half."""
+    x = node.src[0]
+    best = _spread(node, x.shape, axes)
+    chosen = x.eq(best) | x.ne(x)
+    wide = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    ties = _spread(chosen.cast(wide).reduce(Ops.ADD, axes), x.shape, axes)
+    return chosen.where((g.cast(wide) / ties).cast(g.dtype), 0.0)
+
+
+_REDUCTIONS: Final[dict[Ops, Callable[[UOp, UOp, Sequence[int]], UOp]]] = {
+    Ops.ADD: lambda node, g, axes: g,
+    Ops.MUL: _product,
+    Ops.MAXIMUM: _share,
+    Ops.MINIMUM: _share,
+}
+
+
+# ---- elementwise
+
+
+def _alu(op: Ops, x: UOp) -> UOp:
+    return UOp.alu(op, x)
+
+
+def _extreme(own: int) -> Rule:
+    """Of two: the winner takes all, equal ones halve it."""
+
+    def rule(node: UOp, g: UOp) -> UOp:
+        mine, other = node.src[own], node.src[1 - own]
+        loses = mine < other if node.op is Ops.MAXIMUM else other < mine
+        return loses.where(g._with(0.0), mine.eq(other).where(g * 0.5, g))
+
+    return rule
+
+
+def _power_base(node: UOp, g: UOp) -> UOp:
+    x, y = node.src
+    flat = y.eq(0.0)
+    slope = y * UOp.alu(Ops.POW, flat.where(x._with(1.0), x), y - 1.0)
+    return g * flat.where(slope._with(0.0), slope)
+
+
+def _power_exponent(node: UOp, g: UOp) -> UOp:
+    x, y = node.src
+    flat = x.eq(0.0) & (y >= 0.0)
+    return g * flat.where(x._with(0.0), node * _alu(Ops.LOG, flat.where(x._with(1.0), x)))
+
+
+def _where(own: int) -> Rule:
+    def rule(node: UOp, g: UOp) -> UOp:
+        nothing = g._with(0.0)
+        return node.src[0].where(*((g, nothing) if own == 1 else (nothing, g)))
+
+    return rule
+
+
+# ---- gather and scatter
+
+
+def _gather(node: UOp, g: UOp) -> UOp:
+    x, index = node.src
+    return _filled(x, 0).scatter(index, g, node.arg, "add")
+
+
+def _scatter_base(node: UOp, g: UOp) -> UOp:
+    axis, mode = node.arg
+    _, index, updates = node.src
+    if mode == "add":
+        return g
+    if mode == "set":
+        return g.scatter(index, _filled(updates, 0), axis, "set")
+    raise GradientError(f"scatter with mode {mode!r} has no gradient.")
+
+
+def _scatter_updates(node: UOp, g: UOp) -> UOp:
+    axis, mode = node.arg
+    base, index, updates = node.src
+    read = g.gather(index, axis)
+    if mode == "add":
+        return read
+    if mode != "set":
+        raise GradientError(f"scatter with mode {mode!r} has no gradient.")
+    # Of updates to one place the last wins: number them, write the numbers, see whose stayed.
+    numbers = UOp.iota(max(1, _size(index.shape))).reshape(index.shape)
+    stayed = UOp.const(dtypes.int32, -1).broadcast_to((base.shape[axis],))
+    stayed = stayed.scatter(index, numbers, 0, "set").gather(index, 0)
+    shape = (1,) * axis + index.shape + (1,) * (len(base.shape) - axis - 1)
+    won = stayed.eq(numbers).reshape(shape).expand(updates.shape)
+    return won.where(read, 0.0)
+
+
+def _size(shape: Shape) -> int:
+    return math.prod(shape)
+
+
+def _no_kernel(node: UOp, g: UOp) -> UOp:
+    raise GradientError("a custom kernel has no gradient of its own; give it grad_fxn.")
+
+
+def _copied(node: UOp, g: UOp) -> UOp:
+    home = node.src[0].device
+    return g if home is None else g.copy_to(home)
+
+
+def _cast(node: UOp, g: UOp) -> UOp:
+    return g.cast(node.src[0].dtype)
+
+
+# ---- the table: for each op one rule per source
+
+RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
+    # movement
+    Ops.RESHAPE: (_reshape,),
+    Ops.PERMUTE: (_permute,),
+    Ops.EXPAND: (_expand,),
+    Ops.SHRINK: (_shrink,),
+    Ops.PAD: (_pad,),
+    Ops.FLIP: (lambda node, g: g.flip(node.arg),),
+    Ops.WINDOW: (_window,),
+    # nodes that hand on
+    Ops.CONTIGUOUS: (lambda node, g: g,),
+    Ops.COPY: (_copied,),
+    Ops.AFTER: (None, lambda node, g: g),
+    Ops.STORE: (None, lambda node, g: g),
+    Ops.CAST: (_cast,),
+    # reductions
+    Ops.REDUCE: (_reduce,),
+    # one source
+    Ops.NEG: (lambda node, g: -g,),
+    Ops.SQRT: (lambda node, g: g / (node * 2.0),),
+    Ops.RECIP: (lambda node, g: -(g * node * node),),
+    Ops.EXP: (lambda node, g: g * node,),
+    Ops.EXP2: (lambda node, g: g * node * math.log(2.0),),
+    Ops.LOG: (lambda node, g: g / node.src[0],),
+    Ops.LOG2: (lambda node, g: g / (node.src[0] * math.log(2.0)),),
+    Ops.SIN: (lambda node, g: g * _alu(Ops.COS, node.src[0]),),
+    Ops.COS: (lambda node, g: -(g * _alu(Ops.SIN, node.src[0])),),
+    Ops.TANH: (lambda node, g: g * (1.0 - node * node),),
+    Ops.ERF: (
+        lambda node, g: g * _alu(Ops.EXP, -(node.src[0] * node.src[0])) * (2 / math.sqrt(math.pi)),
+    ),
+    # two sources
+    Ops.ADD: (lambda node, g: g, lambda node, g: g),
+    Ops.SUB: (lambda node, g: g, lambda node, g: -g),
+    Ops.MUL: (lambda node, g: g * node.src[1], lambda node, g: g * node.src[0]),
+    Ops.DIV: (lambda node, g: g / node.src[1], lambda node, g: -(g * node) / node.src[1]),
+    Ops.MAXIMUM: (_extreme(0), _extreme(1)),
+    Ops.MINIMUM: (_extreme(0), _extreme(1)),
+    Ops.POW: (_power_base, _power_exponent),
+    # three sources
+    Ops.WHERE: (None, _where(1), _where(2)),
+    # indices
+    Ops.GATHER: (_gather, None),
+    Ops.SCATTER: (_scatter_base, None, _scatter_updates),
+    Ops.KERNEL: (_no_kernel,) * 64,
+}

@@ -1,0 +1,107 @@
+"""Activations: the curves between layers. Integers become floats; 16-bit floats go through float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..uop.ops import Ops, UOp
+from . import formulas
+from .base import Real, result
+from .reduce import Reduce
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Activation(Reduce):
+    """relu and its many relatives."""
+
+    __slots__ = ()
+
+    def relu(self) -> Tensor:
+        """max(self, 0); NaN stays NaN, the slope at 0 is 0."""
+        return result(formulas.relu(self.uop), self)
+
+    def relu6(self) -> Tensor:
+        """min(max(self, 0), 6)."""
+        return self.hardtanh(0.0, 6.0)
+
+    def hardtanh(self, min_val: Real = -1.0, max_val: Real = 1.0) -> Tensor:
+        """self cut to [min_val, max_val]; the slope is 0 at the ends."""
+        return self._formula(lambda x: _cut(x, min_val, max_val))
+
+    def leaky_relu(self, neg_slope: Real = 0.01) -> Tensor:
+        """self above 0, neg_slope * self below."""
+        return self._formula(lambda x: (x <= 0.0).where(x * neg_slope, x))
+
+    def elu(self, alpha: Real = 1.0) -> Tensor:
+        """self above 0, alpha (exp(self) - 1) below."""
+        return self._formula(lambda x: formulas.exponential_below(x, alpha))
+
+    def celu(self, alpha: Real = 1.0) -> Tensor:
+        """self above 0, alpha (exp(self / alpha) - 1) below."""
+        return self._formula(lambda x: formulas.exponential_below(x, alpha, alpha))
+
+    def selu(self, alpha: Real = 1.6732632423543772, gamma: Real = 1.0507009873554805) -> Tensor:
+        """gamma elu(self, alpha) (Klambauer et al. 2017)."""
+        return self._formula(lambda x: formulas.exponential_below(x, alpha) * gamma)
+
+    def gelu(self, approximate: str = "tanh") -> Tensor:
+        """self times the normal distribution function at self; "none" takes erf instead of tanh."""
+        exact = approximate == "none"
+        return self._formula(formulas.gelu_erf if exact else formulas.gelu_tanh)
+
+    def quick_gelu(self) -> Tensor:
+        """self * sigmoid(1.702 self)."""
+        return self._formula(lambda x: x * formulas.sigmoid(x * 1.702))
+
+    def silu(self) -> Tensor:
+        """self * sigmoid(self)."""
+        return self._formula(lambda x: x * formulas.sigmoid(x))
+
+    swish = silu
+
+    def mish(self) -> Tensor:
+        """self * tanh(softplus(self))."""
+        return self._formula(lambda x: x * formulas.tanh(formulas.softplus(x)))
+
+    def sigmoid(self) -> Tensor:
+        """1 / (1 + exp(-self))."""
+        return self._formula(formulas.sigmoid)
+
+    def logsigmoid(self) -> Tensor:
+        """log(sigmoid(self))."""
+        return self._formula(lambda x: -formulas.softplus(-x))
+
+    def hardsigmoid(self, alpha: Real = 1 / 6, beta: Real = 0.5) -> Tensor:
+        """alpha self + beta cut to [0, 1]."""
+        return self._formula(lambda x: _cut(x * alpha + beta, 0.0, 1.0))
+
+    def hardswish(self) -> Tensor:
+        """self * min(max(self + 3, 0), 6) / 6."""
+        return self._formula(lambda x: x * _cut(x + 3.0, 0.0, 6.0) * (1 / 6))
+
+    def softplus(self, beta: Real = 1.0) -> Tensor:
+        """log(1 + exp(beta self)) / beta."""
+        if beta == 1.0:
+            return self._formula(formulas.softplus)
+        return self._formula(lambda x: formulas.softplus(x * beta) * (1.0 / beta))
+
+    def softsign(self) -> Tensor:
+        """self / (1 + |self|)."""
+        return self._formula(lambda x: x / (formulas.copysign_of(x, x) + 1.0))
+
+    def tanhshrink(self) -> Tensor:
+        """self - tanh(self)."""
+        return self._formula(lambda x: x - UOp.alu(Ops.TANH, x))
+
+    def glu(self, axis: int = -1) -> Tensor:
+        """The first half along an axis times the sigmoid of the second."""
+        a, b = self.chunk(2, axis)
+        return a * b.sigmoid()
+
+
+def _cut(x: UOp, low: float, high: float) -> UOp:
+    """x cut to [low, high], with slope 0 at both ends."""
+    x = (x <= low).where(x._with(low), x)
+    return (x >= high).where(x._with(high), x)

@@ -1,0 +1,344 @@
+"""The root of `Tensor`: what an object holds, and the one place where results are made.
+
+Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and run
+nothing. The class is built in storeys, one file each, every storey using those below it:
+
+    Base → Elementwise → Movement → Reduce → Activation → Linalg → Convolution → Loss
+         → Creation → Random → Indexing → Autograd → Interop → Tensor
+
+Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices, gradient
+marks. Methods of the storeys are short because everything is checked and joined by what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from ..dtype import DType, dtypes, promote, promote_scalar, to_dtype
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..engine.capture import Number as Symbol
+from ..uop import provenance
+from ..uop.ops import Ops, Shape, UOp, size
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Scalar = bool | int | float
+Number = (bool, int, float)  # for isinstance
+Flag, Integer, Real = bool, int, float  # the types where a class has methods of their names
+Operand = Any  # a Tensor, a Python or numpy number, or whatever Tensor(...) takes
+
+_no_grad: ContextVar[bool] = ContextVar("polygrad_no_grad", default=False)
+# id of a node -> the Tensor that is its leaf. By id: a reference from here would look like a reader to the
+# engine, which counts them before it writes in place.
+_leaves: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+_site = provenance.here
+_mark = provenance.mark
+
+
+class Base:
+    """The slots of a Tensor and what every storey shares."""
+
+    __slots__ = ("uop", "grad", "_requires_grad", "_device", "_is_param", "__weakref__")
+
+    uop: UOp
+    grad: Tensor | None
+    _requires_grad: bool | None  # None: a leaf that takes a gradient if no other asks for one
+    _device: str | None  # None: made of constants alone, at home everywhere
+    _is_param: bool | None
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of its axes."""
+        return self.uop.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return self.uop.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.uop.shape)
+
+    @property
+    def device(self) -> str:
+        """The name of the device that holds or will hold it."""
+        if self._device is None:
+            from ..device import default
+
+            return default()
+        return self._device
+
+    def size(self, axis: int | None = None, *, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
+        axis = either("size", axis, dim)
+        return self.shape if axis is None else self.shape[axis_of("size", axis, self.ndim)]
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return size(self.uop.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.uop.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return size(self.uop.shape) * self.uop.dtype.itemsize
+
+    def dim(self) -> int:
+        """The number of axes (torch's name for `ndim`)."""
+        return len(self.uop.shape)
+
+    def is_floating_point(self) -> bool:
+        """Whether its elements are floats."""
+        return self.uop.dtype.is_float
+
+    # ---- making results
+
+    def _replace(self, uop: UOp) -> None:
+        """Point this very object at another node; its place among the leaves follows."""
+        if _leaves.get(id(self.uop)) is self:
+            del _leaves[id(self.uop)]
+            _leaves[id(uop)] = self  # type: ignore[assignment]
+        self.uop = uop
+
+    def _unary(self, op: Ops) -> Tensor:
+        return result(UOp.alu(op, self.uop), self)
+
+    def _same(self, uop: UOp) -> Tensor:
+        return result(uop, self)
+
+    def _assign(self, value: UOp) -> None:
+        """Put `value` in place of the old one: storage is written to, an expression is replaced."""
+        from ..engine import current
+
+        capture = current().capturing
+        if capture is not None:
+            capture.note(self)
+        old = self.uop
+        if value is old:
+            return
+        if self._requires_grad and _leaves.get(id(old)) is self:
+            value = value.detach()
+        stored = old.op is Ops.BUFFER or old.op is Ops.AFTER
+        self._replace(old.after(old.store(value)) if stored else value)
+
+    def _float(self) -> UOp:
+        """The node as floats: ints become the default float."""
+        u = self.uop
+        return u if u.dtype.is_float else u.cast(dtypes.default_float)
+
+
+_class: type[Tensor]  # set by tensor.py when the last storey stands
+
+
+def result(uop: UOp, *operands: Base) -> Tensor:
+    """The Tensor of a new node that was computed from `operands`."""
+    out: Tensor = object.__new__(_class)
+    device: str | None = None
+    tracked: bool | None = None
+    for t in operands:
+        if t._device is not None and t._device is not device:
+            if device is not None and t._device != device:
+                raise ArgumentError(
+                    f"tensors of {device!r} and {t._device!r} cannot meet in one operation;"
+                    f" move one with .to({device!r})."
+                )
+            device = t._device
+        if t._requires_grad:
+            tracked = True
+    if _no_grad.get():
+        if any(t._requires_grad is not False for t in operands):
+            uop = uop.detach()
+        tracked = False
+    if uop.provenance is None:
+        _mark(uop, _site())
+    out.uop, out.grad = uop, None
+    out._requires_grad, out._device, out._is_param = tracked, device, None
+    return out
+
+
+def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Tensor:
+    """The Tensor of a node that no operation made: data, zeros, random numbers."""
+    out: Tensor = object.__new__(_class)
+    if requires_grad and not uop.dtype.is_float:
+        raise DTypeError(f"only float tensors take gradients, not {uop.dtype.name}.")
+    if uop.provenance is None:
+        _mark(uop, _site())
+    out.uop, out.grad = uop, None
+    out._requires_grad, out._device, out._is_param = requires_grad, device, None
+    if uop.dtype.is_float:
+        _leaves[id(uop)] = out
+    return out
+
+
+# ---- operands
+
+
+def operand(x: Operand, name: str = "operation") -> Base | Scalar:
+    """A Tensor or Python number of what a user gave; arrays and lists become Tensors."""
+    if isinstance(x, (Base, bool, int, float, Symbol)):
+        return x  # type: ignore[return-value]  # a Symbol is a number that a captured function was given
+    if hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "shape", None) == ():
+        return x.item()  # type: ignore[no-any-return]
+    if isinstance(x, (list, tuple)) or hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__"):
+        return _class(x)
+    raise ArgumentError(f"{name} takes a tensor or a number, not {type(x).__name__}.")
+
+
+def is_operand(x: Operand) -> bool:
+    """Whether an operator may take `x`; otherwise it leaves the word to the other object."""
+    return isinstance(x, (Base, bool, int, float, Symbol, list, tuple)) or (
+        hasattr(x, "dtype") or hasattr(x, "__dlpack__")
+    )
+
+
+def tensor_of(x: Operand, name: str) -> Tensor:
+    """`x` as a Tensor; numbers become constants of their default dtype."""
+    x = operand(x, name)
+    if isinstance(x, Base):
+        return x  # type: ignore[return-value]
+    return result(scalar(x, _kind(x), ()))
+
+
+def scalar(value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    """A Python number as a node of `dtype` and `shape`; an integer must fit."""
+    if isinstance(value, Symbol):
+        node = value.node(dtype)
+        return node.broadcast_to(shape) if shape else node
+    if dtype.is_int and not dtype.min <= value <= dtype.max:
+        raise ArgumentError(
+            f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)});"
+            " cast the tensor to int64 or a float first."
+            if dtype.itemsize < 8
+            else f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)})."
+        )
+    const = UOp.const(dtype, value)
+    if not shape:
+        return const
+    ones = (1,) * len(shape)
+    out = UOp(Ops.RESHAPE, dtype, (const,), ones)
+    return out if shape == ones else UOp(Ops.EXPAND, dtype, (out,), shape)
+
+
+def _plain(x: Any) -> Scalar:
+    return x.value if isinstance(x, Symbol) else x  # type: ignore[no-any-return]
+
+
+def _kind(x: Scalar) -> DType:
+    return to_dtype(type(_plain(x)))
+
+
+def common_dtype(operands: Sequence[Base | Scalar]) -> DType:
+    """The promoted dtype: tensors by the lattice, Python numbers never widening a tensor's kind."""
+    dtype: DType | None = None
+    for x in operands:
+        if isinstance(x, Base):
+            dtype = x.uop.dtype if dtype is None else promote(dtype, x.uop.dtype)
+    for x in operands:
+        if not isinstance(x, Base):
+            dtype = _kind(x) if dtype is None else promote_scalar(dtype, _plain(x))
+    assert dtype is not None
+    return dtype
+
+
+def broadcast_shape(name: str, shapes: Sequence[Shape]) -> Shape:
+    """numpy's rule; the error shows every full shape and the axis that does not fit."""
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
+    ndim = max(map(len, shapes))
+    out = [1] * ndim
+    for s in shapes:
+        for axis, n in enumerate(s, ndim - len(s)):
+            if n == out[axis] or n == 1:
+                continue
+            if out[axis] != 1:
+                shown = " and ".join(map(str, shapes))
+                raise ShapeError(
+                    f"{name}: shapes {shown} do not broadcast: axis {axis - ndim} is {out[axis]}"
+                    f" and {n}."
+                )
+            out[axis] = n
+    return tuple(out)
+
+
+def joined(name: str, *given: Operand, dtype: DType | None = None) -> tuple[list[UOp], list[Base]]:
+    """Nodes of one dtype and one shape for operands, and those of them that are Tensors."""
+    operands = [operand(x, name) for x in given]
+    dtype = dtype or common_dtype(operands)
+    tensors = [x for x in operands if isinstance(x, Base)]
+    shape = broadcast_shape(name, [t.uop.shape for t in tensors]) if tensors else ()
+    nodes = []
+    for x in operands:
+        if isinstance(x, Base):
+            u = x.uop.cast(dtype)
+            nodes.append(u if u.shape == shape else u.broadcast_to(shape))
+        else:
+            nodes.append(scalar(x, dtype, shape))
+    return nodes, tensors
+
+
+# ---- arguments
+
+
+def either(name: str, axis: Any, dim: Any, spelling: str = "axis and dim") -> Any:
+    """numpy says axis, torch says dim: take whichever was given."""
+    if dim is None:
+        return axis
+    if axis is not None:
+        raise ArgumentError(f"{name}: {spelling} are the same argument; give one.")
+    return dim
+
+
+def axis_of(name: str, axis: Any, ndim: int) -> int:
+    """One axis as a number from 0; a 0-d tensor takes 0 and -1."""
+    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        raise ArgumentError(f"{name}: an axis is an integer, not {axis!r}.")
+    axis = axis.__index__()
+    span = max(ndim, 1)
+    if not -span <= axis < span:
+        raise ArgumentError(f"{name}: axis {axis} is outside a tensor of {ndim} axes.")
+    return int(axis % span)
+
+
+def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes as a sorted tuple; None is all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, (tuple, list)):
+        axes = tuple(axis_of(name, a, ndim) for a in axis)
+        if len(set(axes)) < len(axes):
+            raise ArgumentError(f"{name}: axes {tuple(axis)} name one axis twice.")
+    else:
+        axes = (axis_of(name, axis, ndim),)
+    return tuple(sorted(axes)) if ndim else ()
+
+
+def shape_of_args(name: str, args: Sequence[Any]) -> tuple[int, ...]:
+    """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of ints."""
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+        args = args[0]
+    out = []
+    for n in args:
+        if isinstance(n, bool) or not hasattr(n, "__index__"):
+            raise ArgumentError(f"{name}: a shape is made of integers, not {n!r}.")
+        out.append(int(n.__index__()))
+    return tuple(out)
+
+
+def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
+    """A shape for a new tensor: no negative sizes."""
+    shape = shape_of_args(name, args)
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"{name}: shape {shape} has a negative size.")
+    return shape

@@ -1,0 +1,190 @@
+"""Creation: tensors from nothing but a shape, a rule or a number.
+
+A created tensor is a leaf of its own: two `zeros(3)` are two nodes, so each can have its gradient. Nothing
+is computed or stored before it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType, dtypes, to_dtype
+from ..errors import ArgumentError
+from ..uop.ops import UOp
+from .base import Base, Flag, Integer, Real, Scalar, leaf, sizes
+from .loss import Loss
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def made(uop: UOp, device: Any, requires_grad: Flag | None) -> Tensor:
+    """A leaf made of constants; on another device than the default one it is computed there."""
+    if device is None:
+        return leaf(uop, None, requires_grad)
+    from ..device import canonical, default
+
+    name = canonical(device)
+    return leaf(uop if name == default() else uop.copy_to(name), name, requires_grad)
+
+
+def _dtype_of(value: Scalar, dtype: Any) -> DType:
+    if dtype is not None:
+        return to_dtype(dtype)
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**31) <= value < 2**31:
+        return dtypes.int64
+    return to_dtype(type(value))
+
+
+def constant(shape: tuple[int, ...], value: Scalar, dtype: DType) -> UOp:
+    """A leaf of its own that is `value` everywhere."""
+    if dtype.is_int and not dtype.min <= value <= dtype.max:
+        raise ArgumentError(f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)}).")
+    const = UOp.const(dtype, value, unique=True)
+    return const.broadcast_to(shape) if shape else const
+
+
+class Creation(Loss):
+    """Static methods that make tensors."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def empty(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+        """Storage of a shape with anything in it; also a shape and dtype for signatures."""
+        from .store import new_leaf
+
+        d = dtypes.default_float if dtype is None else to_dtype(dtype)
+        return new_leaf(d, sizes("empty", shape), device, None, requires_grad)
+
+    @staticmethod
+    def full(
+        shape: Any, fill_value: Scalar, dtype: Any = None, device: Any = None,
+        requires_grad: Flag | None = None,
+    ) -> Tensor:  # fmt: skip
+        """`fill_value` everywhere; without a dtype the number's own kind."""
+        wanted = sizes("full", shape if isinstance(shape, (tuple, list)) else (shape,))
+        return made(constant(wanted, fill_value, _dtype_of(fill_value, dtype)), device, requires_grad)
+
+    @staticmethod
+    def zeros(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+        """0 everywhere, float32 without a dtype."""
+        d = dtypes.default_float if dtype is None else to_dtype(dtype)
+        return made(constant(sizes("zeros", shape), 0, d), device, requires_grad)
+
+    @staticmethod
+    def ones(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+        """1 everywhere, float32 without a dtype."""
+        d = dtypes.default_float if dtype is None else to_dtype(dtype)
+        return made(constant(sizes("ones", shape), 1, d), device, requires_grad)
+
+    def full_like(
+        self, fill_value: Scalar, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
+        """`fill_value` in the shape, dtype and place of self."""
+        d = self.uop.dtype if dtype is None else to_dtype(dtype)
+        out = made(constant(self.shape, fill_value, d), device or self._device, requires_grad)
+        return out
+
+    def zeros_like(self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+        """0 in the shape, dtype and place of self."""
+        return self.full_like(0, dtype, device, requires_grad)
+
+    def ones_like(self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+        """1 in the shape, dtype and place of self."""
+        return self.full_like(1, dtype, device, requires_grad)
+
+    def empty_like(self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+        """Storage in the shape, dtype and place of self."""
+        d = self.uop.dtype if dtype is None else dtype
+        return self.empty(self.shape, dtype=d, device=device or self._device, requires_grad=requires_grad)
+
+    @staticmethod
+    def arange(
+        start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: Any = None, device: Any = None,
+        requires_grad: Flag | None = None,
+    ) -> Tensor:  # fmt: skip
+        """start, start + step, … before stop; nothing when the step leads away. Integers stay integers."""
+        if stop is None:
+            start, stop = 0, start
+        if not step:
+            raise ArgumentError("arange: the step is 0.")
+        numbers = (start, stop, step)
+        whole = all(isinstance(x, int) for x in numbers)
+        n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
+        last = start + (n - 1) * step if n else start
+        natural = _dtype_of(max(start, last, key=abs), None) if whole else dtypes.default_float
+        return made(progression(start, step, n, natural if dtype is None else to_dtype(dtype)), device, requires_grad)
+
+    @staticmethod
+    def linspace(
+        start: Real, stop: Real, steps: Integer = 100, dtype: Any = None, device: Any = None,
+        requires_grad: Flag | None = None,
+    ) -> Tensor:  # fmt: skip
+        """`steps` numbers from start to stop, both included, at equal distances."""
+        if steps < 0:
+            raise ArgumentError(f"linspace: {steps} steps are not possible.")
+        d = dtypes.default_float if dtype is None else to_dtype(dtype)
+        wide = d if d.is_float and d.itemsize > 2 else dtypes.float32
+        step = (stop - start) / (steps - 1) if steps > 1 else 0.0
+        up = progression(start, step, steps, wide)
+        down = progression(stop, -step, steps, wide).flip((0,))  # so that the last one is stop exactly
+        first = UOp.iota(steps) < max(1, steps // 2)
+        return made(first.where(up, down).cast(d), device, requires_grad)
+
+    @staticmethod
+    def eye(
+        n: Integer, m: Integer | None = None, dtype: Any = None, device: Any = None,
+        requires_grad: Flag | None = None,
+    ) -> Tensor:  # fmt: skip
+        """1 where row and column agree, else 0."""
+        rows, columns = sizes("eye", (n, n if m is None else m))
+        i = UOp.iota(rows).reshape((rows, 1)).expand((rows, columns))
+        same = i.eq(UOp.iota(columns).broadcast_to((rows, columns)))
+        d = dtypes.default_float if dtype is None else to_dtype(dtype)
+        return made(same.cast(d), device, requires_grad)
+
+    @staticmethod
+    def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+        """Coordinates of the grid that vectors span, one tensor for each of them."""
+        from .base import tensor_of
+
+        if indexing not in ("ij", "xy"):
+            raise ArgumentError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}.")
+        vectors = [tensor_of(t, "meshgrid").ravel() for t in (
+            tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+        )]  # fmt: skip
+        order = list(range(len(vectors)))
+        if indexing == "xy" and len(order) > 1:
+            order[0], order[1] = 1, 0
+        shape = tuple(vectors[a].shape[0] for a in order)
+        out = []
+        for i, v in enumerate(vectors):
+            at = order.index(i)
+            out.append(v.reshape((1,) * at + v.shape + (1,) * (len(shape) - at - 1)).expand(shape))
+        return tuple(out)
+
+    def one_hot(self, num_classes: Integer) -> Tensor:
+        """A new last axis that is 1 at the number each element holds, else 0; int32."""
+        from .base import result
+
+        shape = (*self.shape, num_classes)
+        mine = self.uop.reshape((*self.shape, 1)).expand(shape)
+        classes = UOp.iota(num_classes).cast(mine.dtype).broadcast_to(shape)
+        return result(mine.eq(classes).cast(dtypes.int32), self)
+
+
+def progression(start: Scalar, step: Scalar, n: int, dtype: DType) -> UOp:
+    """start + i * step for i below n; computed in a type wide enough, then cast."""
+    wide = dtype
+    if dtype.is_float and dtype.itemsize == 2:
+        wide = dtypes.float32
+    if dtype.is_int or dtype.kind == "bool":
+        whole = isinstance(start, int) and isinstance(step, int)
+        wide = dtypes.int64 if dtype.itemsize == 8 else dtypes.int32
+        wide = wide if whole else dtypes.default_float
+    i = UOp.iota(n, wide if wide.is_int else dtypes.int32 if n < 2**31 else dtypes.int64).cast(wide)
+    if step != 1:
+        i = i * step
+    return (i + start if start or wide.is_float and str(start) == "-0.0" else i).cast(dtype)

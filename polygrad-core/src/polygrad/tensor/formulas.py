@@ -1,0 +1,293 @@
+"""Formulas: what composite elementwise operations are made of, as functions of nodes.
+
+They take and give nodes of one float dtype, and are written so that the chain rule over them is right
+too: no `0 * inf` in a tail, the slope people expect at a kink. Methods in `elementwise.py` and
+`activation.py` hand them on; gradients and layers may use them as they are.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..uop.ops import Ops, UOp
+
+INF = math.inf
+
+
+def op1(op: Ops, x: UOp) -> UOp:
+    return UOp.alu(op, x)
+
+
+def exp(x: UOp) -> UOp:
+    return UOp.alu(Ops.EXP, x)
+
+
+def log(x: UOp) -> UOp:
+    return UOp.alu(Ops.LOG, x)
+
+
+def tanh(x: UOp) -> UOp:
+    return UOp.alu(Ops.TANH, x)
+
+
+def recip(x: UOp) -> UOp:
+    return UOp.alu(Ops.RECIP, x)
+
+
+def sqrt(x: UOp) -> UOp:
+    return UOp.alu(Ops.SQRT, x)
+
+
+# ---- signs and special values
+
+
+def absolute(x: UOp) -> UOp:
+    """max(x, -x): slope 0 at 0, where both tie. The added zero makes -0.0 into 0.0."""
+    if x.dtype.is_unsigned or x.dtype.kind == "bool":
+        return x
+    out = x.maximum(-x)
+    return out + 0.0 if x.dtype.is_float else out
+
+
+def sign(x: UOp) -> UOp:
+    """-1, 0, 1, NaN for NaN; its slope is 0 everywhere."""
+    if x.dtype.kind == "bool":
+        return x
+    zero = x.detach() + 0.0 if x.dtype.is_float else x._with(0)
+    negative = zero if x.dtype.is_unsigned else (x < 0).where(x._with(-1), zero)
+    return (x > 0).where(x._with(1), negative)
+
+
+def isnan(x: UOp) -> UOp:
+    return x.ne(x)
+
+
+def isfinite(x: UOp) -> UOp:
+    return (x < INF) & (x > -INF)
+
+
+def finite_or_zero(x: UOp) -> UOp:
+    """x, with NaN and infinities as 0."""
+    return isfinite(x).where(x, 0.0)
+
+
+def signbit(x: UOp) -> UOp:
+    """Whether the sign is minus, -0.0 included."""
+    return (x < 0) | (x.eq(0.0) & (recip(x) < 0)) if x.dtype.is_float else x < 0
+
+
+def copysign(x: UOp, y: UOp) -> UOp:
+    size = absolute(x)
+    return signbit(y).where(-size, size)
+
+
+# ---- quotients
+
+
+def floor_quotient(a: UOp, b: UOp) -> UOp:
+    return op1(Ops.FLOOR, a / b) if a.dtype.is_float else a // b
+
+
+def trunc_quotient(a: UOp, b: UOp) -> UOp:
+    """Rounded towards zero; integers: 0 for a zero divisor."""
+    if a.dtype.is_float:
+        return op1(Ops.TRUNC, a / b)
+    if a.dtype.is_unsigned:
+        return a // b
+    quotient = a // b
+    inexact = (quotient * b).ne(a) & b.ne(0)
+    return (inexact & (quotient < 0)).where(quotient + 1, quotient)
+
+
+def remainder(a: UOp, b: UOp) -> UOp:
+    """Python's `%`: the sign of the divisor. For floats, what rounding the quotient left is put back."""
+    if not a.dtype.is_float:
+        return a % b
+    left = a - floor_quotient(a, b) * b
+    outside = ((left < 0.0) ^ (b < 0.0)) & left.ne(0.0)
+    left = outside.where(left + b, left)
+    opposite = ((a < 0.0) ^ (b < 0.0)) & a.ne(0.0)
+    beyond = absolute(b).eq(INF) & isfinite(a)  # x % inf is x, or inf on the other side
+    return beyond.where(opposite.where(b, a), left)
+
+
+def fmod(a: UOp, b: UOp) -> UOp:
+    """C's remainder: the sign of the dividend."""
+    if not a.dtype.is_float:
+        left = a - trunc_quotient(a, b) * b
+        return b.eq(0).where(a._with(0), left)
+    beyond = absolute(b).eq(INF) & isfinite(a)
+    return beyond.where(a, a - trunc_quotient(a, b) * b)
+
+
+# ---- exponentials with care near zero and in the tails
+
+
+def expm1(x: UOp) -> UOp:
+    """exp(x) - 1. Near 0 by 2t / (1 - t) with t = tanh(x / 2), which does not cancel."""
+    t = tanh(x * 0.5)
+    near = (x < 1.0) & (x > -1.0)
+    t = near.where(t, 0.0)
+    return near.where((t + t) / (1.0 - t), exp(x) - 1.0)
+
+
+def log1p(x: UOp) -> UOp:
+    """log(1 + x). The rounding of u = 1 + x is repaired by x / (u - 1) (Kahan; Goldberg 1991, thm 4)."""
+    u = x + 1.0
+    plain = u.eq(1.0) | u.eq(INF)
+    factor = plain.where(u._with(1.0), x / plain.where(u._with(1.0), u - 1.0))
+    return plain.where(x, log(u) * factor.detach())
+
+
+def sigmoid(x: UOp) -> UOp:
+    """1 / (1 + exp(-x)) for x >= 0 and exp(x) / (1 + exp(x)) below: no overflow, nor in the slope."""
+    negative = x < 0.0
+    z = exp(negative.where(x, -x))
+    return negative.where(z, 1.0) / (z + 1.0)
+
+
+def softplus(x: UOp) -> UOp:
+    """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))."""
+    negative = x < 0.0
+    return negative.where(x._with(0.0), x) + log1p(exp(negative.where(x, -x)))
+
+
+def logaddexp(a: UOp, b: UOp) -> UOp:
+    """log(exp(a) + exp(b)); two equal infinities stay themselves."""
+    big, small = a.maximum(b), a.minimum(b)
+    same = a.eq(b)
+    gap = same.where(a._with(0.0), small - big)
+    return same.where(a, big) + log1p(exp(gap))
+
+
+def sinh(x: UOp) -> UOp:
+    """With e = expm1(|x|): (e + e / (e + 1)) / 2, with the sign of x; beyond 80 exp(|x| - log 2)."""
+    size = copysign_of(x, x)
+    far = size > 80.0
+    e = expm1(far.where(x._with(0.0), size))
+    near = (e + e / (e + 1.0)) * 0.5
+    return copysign_of(far.where(exp(size - math.log(2.0)), near), x)
+
+
+def cosh(x: UOp) -> UOp:
+    half = exp(copysign_of(x, x) - math.log(2.0))
+    return half + recip(half) * 0.25
+
+
+def copysign_of(size: UOp, x: UOp) -> UOp:
+    """`size`, negated where x < 0. `copysign_of(x, x)` is |x| with slope 1 at 0: right inside smooth
+    functions, whose second derivative at 0 the tie of `absolute` would lose."""
+    return (x < 0.0).where(-size, size)
+
+
+def asinh(x: UOp) -> UOp:
+    """sign(x) log1p(a + a^2 / (1 + sqrt(a^2 + 1))), a = |x|; for large a log(a) + log 2."""
+    size = copysign_of(x, x)
+    large = size > 1e9
+    a = large.where(x._with(1.0), size)
+    small = log1p(a + a * a / (sqrt(a * a + 1.0) + 1.0))
+    far = log(large.where(size, 1.0)) + math.log(2.0)
+    return copysign_of(large.where(far, small), x)
+
+
+def acosh(x: UOp) -> UOp:
+    """log1p(t + sqrt(2 t + t^2)), t = x - 1; for large x log(x) + log 2."""
+    large = x > 1e9
+    t = large.where(x._with(1.0), x - 1.0)
+    far = log(large.where(x, 1.0)) + math.log(2.0)
+    return large.where(far, log1p(t + sqrt(t * 2.0 + t * t)))
+
+
+def atanh(x: UOp) -> UOp:
+    """log1p(2 x / (1 - x)) / 2."""
+    size = copysign_of(x, x)
+    return copysign_of(log1p((size + size) / (1.0 - size)) * 0.5, x)
+
+
+# ---- activations
+
+
+def relu(x: UOp) -> UOp:
+    """Slope 0 at 0; NaN stays NaN."""
+    return (x <= 0).where(x._with(0), x)
+
+
+def clip(x: UOp, low: UOp | None, high: UOp | None) -> UOp:
+    """Slope 1 at the bounds; NaN stays NaN."""
+    if low is not None:
+        x = (x < low).where(low, x)
+    return x if high is None else (x > high).where(high, x)
+
+
+def gelu_tanh(x: UOp) -> UOp:
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
+    return x * 0.5 * (tanh(inner) + 1.0)
+
+
+def gelu_erf(x: UOp) -> UOp:
+    return x * 0.5 * (UOp.alu(Ops.ERF, x * math.sqrt(0.5)) + 1.0)
+
+
+def exponential_below(x: UOp, alpha: float, scale: float = 1.0) -> UOp:
+    """x above 0, alpha (exp(x / scale) - 1) below: elu, celu, selu."""
+    below = x <= 0
+    bent = expm1(below.where(x if scale == 1.0 else x / scale, 0.0)) * alpha
+    return below.where(bent, x)
+
+
+# ---- inverse trigonometry
+
+
+def atan(x: UOp) -> UOp:
+    """Reduced to |x| <= tan(pi/8) by atan(x) = pi/2 - atan(1/x) and pi/4 + atan((x - 1) / (x + 1)),
+    then the rational or polynomial fit of the Cephes library (Moshier 1989, atan.c and atanf.c)."""
+    size = copysign_of(x, x)
+    big, middle = size > 2.414213562373095, size > 0.4142135623730951
+    safe = big.where(size, 1.0)
+    reduced = middle.where((size - 1.0) / (size + 1.0), size)
+    t = big.where(-recip(safe), big.where(size._with(0.0), reduced))
+    base = big.where(x._with(math.pi / 2), middle.where(x._with(math.pi / 4), 0.0))
+    return copysign_of(base + _atan_small(t), x)
+
+
+def _atan_small(t: UOp) -> UOp:
+    z = t * t
+    if t.dtype.itemsize == 8:
+        return t + t * (z * polynomial(z, _ATAN_P) / polynomial(z, _ATAN_Q))
+    return t + t * (z * polynomial(z, _ATANF))
+
+
+def polynomial(x: UOp, coefficients: tuple[float, ...]) -> UOp:
+    """Horner's rule, highest power first."""
+    out = x._with(coefficients[0])
+    for c in coefficients[1:]:
+        out = out * x + c
+    return out
+
+
+_ATANF = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
+_ATAN_P = (
+    -8.750608600031904122785e-1,
+    -1.615753718733365076637e1,
+    -7.500855792314704667340e1,
+    -1.228866684490136173410e2,
+    -6.485021904942025371773e1,
+)
+_ATAN_Q = (
+    1.0,
+    2.485846490142306297962e1,
+    1.650270098316988542046e2,
+    4.328810604912902668951e2,
+    4.853903996359136964868e2,
+    1.945506571482613964425e2,
+)
+
+
+def asin(x: UOp) -> UOp:
+    """atan(x / sqrt((1 - x) (1 + x))), pi/2 at the ends."""
+    return atan(x / sqrt((1.0 - x) * (x + 1.0)))
+
+
+def acos(x: UOp) -> UOp:
+    """2 atan(sqrt((1 - x) / (1 + x)))."""
+    return atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0

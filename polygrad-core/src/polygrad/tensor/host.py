@@ -1,0 +1,191 @@
+"""Host data in and out: nested lists, the buffer protocol and DLPack become bytes, and bytes lists.
+
+Nothing here needs numpy. A nested list is walked once, level by level; arrays are copied, so changing one
+later does not change the tensor.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from ..dtype import DType, canonical, dtypes, to_dtype
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..uop.ops import Shape, size
+
+Host = tuple[DType, Shape, memoryview]
+_CODES = {"?": "B", "e": "e"}  # of struct; bfloat16 is packed as the upper half of a float32
+
+
+def from_host(data: Any, dtype: DType | None) -> Host:
+    """(dtype, shape, bytes) of anything that holds numbers. A dtype given for lists is packed directly."""
+    if isinstance(data, (bool, int, float)):
+        return _from_flat([data], (), dtype)
+    if isinstance(data, range):
+        data = list(data)
+    if isinstance(data, (list, tuple)):
+        shape, flat = _flattened(data)
+        return _from_flat(flat, shape, dtype)
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+        from .dlpack import from_dlpack
+
+        return from_dlpack(data)
+    return _from_buffer(data)
+
+
+# ---- lists
+
+
+def _flattened(data: Sequence[Any]) -> tuple[Shape, list[Any]]:
+    shape = [len(data)]
+    items: list[Any] = [data]
+    while True:
+        items = list(chain.from_iterable(items))
+        if not items or not isinstance(items[0], (list, tuple)):
+            break
+        n = len(items[0])
+        for i, row in enumerate(items):
+            if not isinstance(row, (list, tuple)) or len(row) != n:
+                raise ShapeError(_ragged(items, i, n, len(shape)))
+        shape.append(n)
+    return tuple(shape), items
+
+
+def _ragged(items: Sequence[Any], i: int, n: int, depth: int) -> str:
+    row = items[i]
+    what = f"{len(row)} elements" if isinstance(row, (list, tuple)) else "no elements of its own"
+    return f"Tensor: a list must be rectangular: entry {i} at depth {depth} has {what}, entry 0 has {n}."
+
+
+def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
+    kinds = set(map(type, flat))
+    if not kinds <= {bool, int, float}:
+        flat = [_number(x) for x in flat]
+        kinds = set(map(type, flat))
+    dtype = dtype or _inferred(flat, kinds)
+    return dtype, shape, memoryview(_packed(flat, dtype))
+
+
+def _number(x: Any) -> bool | int | float:
+    if isinstance(x, (bool, int, float)):
+        return x
+    if isinstance(x, (list, tuple)):
+        raise ShapeError("Tensor: a list must be rectangular: numbers and lists stand side by side.")
+    item = getattr(x, "item", None)
+    if item is None or getattr(x, "shape", ()) != ():
+        raise ArgumentError(f"Tensor: a list holds numbers, not {type(x).__name__}.")
+    value = item()
+    if not isinstance(value, (bool, int, float)):
+        raise ArgumentError(f"Tensor: a list holds numbers, not {type(value).__name__}.")
+    return value
+
+
+def _inferred(flat: Sequence[Any], kinds: set[type]) -> DType:
+    if float in kinds or not kinds:
+        return dtypes.default_float
+    if kinds == {bool}:
+        return dtypes.bool
+    low, high = min(flat), max(flat)
+    for dtype in (dtypes.int32, dtypes.int64, dtypes.uint64):
+        if dtype.min <= low and high <= dtype.max:
+            return dtype
+    raise ArgumentError(f"Tensor: {high if high > -low else low} fits no integer dtype.")
+
+
+def _packed(flat: list[Any], dtype: DType) -> bytes:
+    if dtype.kind == "bool":
+        return bytes([x != 0 for x in flat])
+    if dtype.is_int:
+        whole = [x if type(x) is int else _whole(x) for x in flat]
+        low, high = (min(whole), max(whole)) if whole else (0, 0)
+        if low < dtype.min or high > dtype.max:
+            raise ArgumentError(
+                f"Tensor: {low if low < dtype.min else high} does not fit {dtype.name}"
+                f" ({int(dtype.min)} to {int(dtype.max)})."
+            )
+        return struct.pack(f"<{len(whole)}{dtype.format}", *whole)
+    if dtype in (dtypes.float32, dtypes.float64):
+        return array(dtype.format, flat).tobytes()  # rounds to nearest even, overflows to inf
+    values = [canonical(dtype, x) for x in flat]
+    if dtype is dtypes.bfloat16:
+        words = struct.unpack(f"<{len(values)}I", array("f", values).tobytes())
+        return struct.pack(f"<{len(words)}H", *(w >> 16 for w in words))
+    return struct.pack(f"<{len(values)}e", *values)
+
+
+def _whole(x: Any) -> int:
+    if x != x or x in (float("inf"), float("-inf")):
+        raise ArgumentError(f"Tensor: {x} is no integer.")
+    return int(x)
+
+
+# ---- arrays
+
+
+def _from_buffer(data: Any) -> Host:
+    if hasattr(data, "__array__") and not hasattr(data, "__array_interface__"):
+        data = data.__array__()  # pandas and friends
+    dtype = getattr(data, "dtype", None)
+    if getattr(dtype, "name", None) == "bfloat16":
+        data, special = data.view("uint16"), dtypes.bfloat16
+    else:
+        special = None
+    if getattr(dtype, "byteorder", "=") not in ("=", "|", "<"):
+        data = data.astype(dtype.newbyteorder("="))
+    try:
+        view = memoryview(data)
+    except (TypeError, ValueError, BufferError):
+        shown = f" of {dtype}" if dtype is not None else ""
+        raise ArgumentError(
+            f"Tensor takes numbers, nested lists and arrays, not {type(data).__name__}{shown}."
+        ) from None
+    found = special or _dtype_of_format(view)
+    return found, tuple(view.shape or ()), memoryview(view.tobytes())
+
+
+def _dtype_of_format(view: memoryview) -> DType:
+    code = view.format.lstrip("@=<")
+    kind = "int" if code in "bhilqn" else "uint" if code in "BHILQN" else ""
+    if code == "?":
+        return dtypes.bool
+    if kind:
+        return to_dtype(f"{kind}{view.itemsize * 8}")
+    if code in ("e", "f", "d"):
+        return to_dtype(f"float{view.itemsize * 8}")
+    raise DTypeError(f"Tensor: elements of buffer format {view.format!r} are no numbers of ours.")
+
+
+# ---- out
+
+
+def formatted(data: memoryview, dtype: DType, shape: Shape) -> memoryview:
+    """The bytes as a view with the format and shape of their dtype; bfloat16 as raw 16-bit words."""
+    code = dtype.format or "H"
+    if not size(shape):  # a view cannot be cast to a shape with 0
+        return data.cast("B").cast(code)
+    return data.cast("B").cast(code, list(shape)) if shape else data.cast("B").cast(code, [])
+
+
+def unpacked(data: memoryview, dtype: DType) -> list[Any]:
+    """The elements as Python numbers."""
+    if dtype is dtypes.bfloat16:
+        words = struct.unpack(f"<{data.nbytes // 2}H", data)
+        wide = struct.pack(f"<{len(words)}I", *(w << 16 for w in words))
+        return list(struct.unpack(f"<{len(words)}f", wide))
+    return list(struct.unpack(f"<{data.nbytes // dtype.itemsize}{dtype.format}", data))
+
+
+def nested(flat: list[Any], shape: Shape) -> Any:
+    """A flat list as nested lists of `shape`; its one element for shape ()."""
+    if not shape:
+        return flat[0]
+    for n in reversed(shape[1:]):
+        flat = [flat[i : i + n] for i in range(0, len(flat), n)] if n else [[]] * _rows(shape)
+    return flat
+
+
+def _rows(shape: Shape) -> int:
+    return size(shape[:-1])

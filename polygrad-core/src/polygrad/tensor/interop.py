@@ -1,0 +1,171 @@
+"""Host side of a Tensor: numbers in and out, and how it shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..uop.ops import Ops, size
+from . import host
+from .autograd import Autograd
+from .store import device_name, read, realize
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_SHOWN = 64  # a realised tensor of at most this many elements prints its values
+
+
+class Interop(Autograd):
+    """Realising, reading, protocols of Python and numpy, printing."""
+
+    __slots__ = ()
+    __array_priority__ = 1000  # `ndarray + tensor` asks us, as numpy's documentation says
+
+    # ---- computing
+
+    def realize(self, *others: Any) -> Tensor:
+        """Compute now (with `others` in one go) and keep the result; gives self."""
+        realize([self, *others])
+        return self  # type: ignore[return-value]
+
+    def to(self, device: Any) -> Tensor:
+        """The tensor on another device; itself if it is there already."""
+        name = device_name(device)
+        if self.device == name:
+            return self  # type: ignore[return-value]
+        out = self._same(self.uop.copy_to(name))
+        out._device = name
+        return out
+
+    def cpu(self) -> Tensor:
+        """The tensor on the device "cpu"."""
+        return self.to("cpu")
+
+    def cuda(self) -> Tensor:
+        """The tensor on the device "cuda"."""
+        return self.to("cuda")
+
+    def contiguous(self) -> Tensor:
+        """Stored in row-major order when it is computed, whatever reads it."""
+        return self._same(self.uop.contiguous())
+
+    # ---- reading
+
+    def data(self) -> memoryview:
+        """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit words."""
+        return host.formatted(read(self), self.uop.dtype, self.shape)
+
+    def numpy(self) -> Any:
+        """The values as a numpy array of its own; bfloat16 becomes float32."""
+        import numpy as np
+
+        values, name = read(self), self.uop.dtype.name
+        if not size(self.shape):
+            return np.empty(self.shape, "float32" if name == "bfloat16" else name)
+        if name == "bfloat16":
+            words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
+            return words.view(np.float32).reshape(self.shape)
+        return np.frombuffer(values, name).reshape(self.shape)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers; a number for a 0-d tensor."""
+        return host.nested(host.unpacked(read(self), self.uop.dtype), self.shape)
+
+    def item(self) -> Any:
+        """The value of a tensor with one element, as a Python number."""
+        if self.numel() != 1:
+            raise ShapeError(
+                f"item() takes a tensor with one element, not shape {self.shape};"
+                " use .tolist() or .numpy()."
+            )
+        return host.unpacked(read(self), self.uop.dtype)[0]
+
+    # ---- Python's protocols
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ArgumentError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()."
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if not self.uop.dtype.is_int:
+            raise DTypeError(f"only an integer tensor is an index, not {self.uop.dtype.name}.")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise DTypeError("a 0-d tensor has no length.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise DTypeError("a 0-d tensor cannot be iterated.")
+        return iter(self.unbind(0))
+
+    def __contains__(self, x: Any) -> bool:
+        return bool((self == x).any())
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Python 3.12 and later: memoryview(tensor) is `data()`."""
+        return self.data()
+
+    # ---- numpy and DLPack
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU: what is handed out is a copy in host memory
+
+    # ---- printing
+
+    def __repr__(self) -> str:
+        about = f"dtype={self.uop.dtype.name}, device={self._device_shown()!r}"
+        values = self._values_shown()
+        if values is None:
+            state = "" if self.uop.op is Ops.BUFFER else ", lazy"
+            return f"Tensor(shape={self.shape}, {about}{state})"
+        return f"Tensor({values}, {about})"
+
+    def _device_shown(self) -> str:
+        return "any" if self._device is None else self._device
+
+    def _values_shown(self) -> str | None:
+        """The values of a small realised tensor; None otherwise, and always while capturing."""
+        if self.uop.op is not Ops.BUFFER or self.numel() > _SHOWN:
+            return None
+        from .. import engine
+
+        runtime = engine.current()
+        if runtime.capturing is not None or runtime.find(self.uop) is None:
+            return None
+        return _text(self.tolist(), self.ndim)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<code>{html.escape(repr(self))}</code>"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
+
+
+def _text(values: Any, depth: int) -> str:
+    if isinstance(values, list):
+        comma = ", " if depth < 2 else ",\n" + " " * 8
+        return "[" + comma.join(_text(v, depth - 1) for v in values) + "]"
+    return f"{values:.7g}" if isinstance(values, float) else repr(values)

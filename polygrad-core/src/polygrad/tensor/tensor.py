@@ -1,0 +1,59 @@
+"""The class `Tensor`: the last storey, its constructor and its public surface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtype import to_dtype
+from ..errors import DTypeError, public
+from . import base, host
+from .base import Base, Flag, _leaves
+from .interop import Interop
+from .store import bind, device_name
+from ..uop.ops import UOp
+
+
+class Tensor(Interop):
+    """A lazy array: operations build a graph, which runs when a value is needed.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> (x @ x).sum(axis=0).tolist()
+    [22.0, 32.0]
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: Any,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: Flag | None = None,
+        is_param: Flag | None = None,
+    ) -> None:
+        wanted = None if dtype is None else to_dtype(dtype)
+        self.grad = None
+        self._is_param = is_param
+        self._requires_grad = requires_grad
+        if isinstance(data, Base):
+            source = data if device is None else data.to(device)  # type: ignore[attr-defined]
+            self.uop, self._device = source.uop.cast(wanted or source.dtype), source._device
+            self._requires_grad = data._requires_grad if requires_grad is None else requires_grad
+        else:
+            found, shape, values = host.from_host(data, wanted)
+            self._device = device_name(device)
+            self.uop = UOp.buffer(found, shape, self._device)
+            bind(self.uop, values)
+            if wanted is not None:
+                self.uop = self.uop.cast(wanted)
+        if requires_grad and not self.uop.dtype.is_float:
+            raise DTypeError(f"only float tensors take gradients, not {self.uop.dtype.name}.")
+        if self.uop.provenance is None:
+            base._mark(self.uop, base._site())
+        if self.uop.dtype.is_float and (requires_grad or not isinstance(data, Base)):
+            _leaves[id(self.uop)] = self
+
+
+base._class = Tensor
+for _storey in Tensor.__mro__[:-1]:
+    public(_storey)

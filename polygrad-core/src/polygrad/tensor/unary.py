@@ -1,0 +1,221 @@
+"""Functions of one variable. Integers become the default float where the result is no integer.
+
+16-bit floats are computed in float32 and rounded once where a function takes several steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..dtype import dtypes
+from ..errors import DTypeError
+from ..uop.ops import Ops, UOp
+from . import formulas
+from .base import Flag, Real, result
+from .elementwise import Elementwise, half_wide
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Unary(Elementwise):
+    """Signs, roots, exponentials, trigonometry, rounding and tests."""
+
+    __slots__ = ()
+
+    def _function(self, op: Ops) -> Tensor:
+        return result(UOp.alu(op, self._float()), self)
+
+    def _formula(self, formula: Callable[[UOp], UOp]) -> Tensor:
+        return result(half_wide(formula, self._float()), self)
+
+    # ---- signs
+
+    def neg(self) -> Tensor:
+        """-self; unsigned integers wrap."""
+        if self.uop.dtype.kind == "bool":
+            raise DTypeError("neg: bool tensors have no negative; use ~ for not.")
+        return self._unary(Ops.NEG)
+
+    def __neg__(self) -> Tensor:
+        return self.neg()
+
+    def __pos__(self) -> Tensor:
+        return result(self.uop, self)
+
+    def abs(self) -> Tensor:
+        """|self|; the slope at 0 is 0."""
+        return result(formulas.absolute(self.uop), self)
+
+    __abs__ = absolute = abs
+
+    def sign(self) -> Tensor:
+        """-1, 0 or 1; NaN for NaN."""
+        return result(formulas.sign(self.uop), self)
+
+    def signbit(self) -> Tensor:
+        """Whether the sign is minus, of -0.0 too."""
+        return result(formulas.signbit(self.uop), self)
+
+    # ---- powers and roots
+
+    def square(self) -> Tensor:
+        """self * self."""
+        u = self.uop
+        return result(u & u if u.dtype.kind == "bool" else u * u, self)
+
+    def sqrt(self) -> Tensor:
+        """The square root; NaN below 0."""
+        return self._function(Ops.SQRT)
+
+    def rsqrt(self) -> Tensor:
+        """1 / sqrt(self)."""
+        return self._formula(lambda x: formulas.recip(formulas.sqrt(x)))
+
+    def reciprocal(self) -> Tensor:
+        """1 / self."""
+        return self._function(Ops.RECIP)
+
+    # ---- exponentials and logarithms
+
+    def exp(self) -> Tensor:
+        """e ** self."""
+        return self._function(Ops.EXP)
+
+    def exp2(self) -> Tensor:
+        """2 ** self."""
+        return self._function(Ops.EXP2)
+
+    def expm1(self) -> Tensor:
+        """e ** self - 1, exact near 0 too."""
+        return self._formula(formulas.expm1)
+
+    def log(self) -> Tensor:
+        """The natural logarithm."""
+        return self._function(Ops.LOG)
+
+    def log2(self) -> Tensor:
+        """The logarithm to base 2."""
+        return self._function(Ops.LOG2)
+
+    def log10(self) -> Tensor:
+        """The logarithm to base 10."""
+        return self._formula(lambda x: formulas.log(x) * (1.0 / math.log(10.0)))
+
+    def log1p(self) -> Tensor:
+        """log(1 + self), exact near 0 too."""
+        return self._formula(formulas.log1p)
+
+    def erf(self) -> Tensor:
+        """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to self."""
+        return self._function(Ops.ERF)
+
+    # ---- trigonometric and hyperbolic
+
+    def sin(self) -> Tensor:
+        """The sine of radians, right for large arguments."""
+        return self._function(Ops.SIN)
+
+    def cos(self) -> Tensor:
+        """The cosine of radians, right for large arguments."""
+        return self._function(Ops.COS)
+
+    def tan(self) -> Tensor:
+        """sin / cos."""
+        return self._formula(lambda x: UOp.alu(Ops.SIN, x) / UOp.alu(Ops.COS, x))
+
+    def asin(self) -> Tensor:
+        """The inverse of sin, in [-pi/2, pi/2]; NaN outside [-1, 1]."""
+        return self._formula(formulas.asin)
+
+    def acos(self) -> Tensor:
+        """The inverse of cos, in [0, pi]; NaN outside [-1, 1]."""
+        return self._formula(formulas.acos)
+
+    def atan(self) -> Tensor:
+        """The inverse of tan, in [-pi/2, pi/2]."""
+        return self._formula(formulas.atan)
+
+    def sinh(self) -> Tensor:
+        """The hyperbolic sine."""
+        return self._formula(formulas.sinh)
+
+    def cosh(self) -> Tensor:
+        """The hyperbolic cosine."""
+        return self._formula(formulas.cosh)
+
+    def tanh(self) -> Tensor:
+        """The hyperbolic tangent."""
+        return self._function(Ops.TANH)
+
+    def asinh(self) -> Tensor:
+        """The inverse of sinh."""
+        return self._formula(formulas.asinh)
+
+    def acosh(self) -> Tensor:
+        """The inverse of cosh; NaN below 1."""
+        return self._formula(formulas.acosh)
+
+    def atanh(self) -> Tensor:
+        """The inverse of tanh; NaN outside [-1, 1]."""
+        return self._formula(formulas.atanh)
+
+    # ---- rounding: integers stay as they are
+
+    def _round(self, op: Ops) -> Tensor:
+        return self._unary(op) if self.uop.dtype.is_float else result(self.uop, self)
+
+    def floor(self) -> Tensor:
+        """Rounded towards minus infinity."""
+        return self._round(Ops.FLOOR)
+
+    def ceil(self) -> Tensor:
+        """Rounded towards infinity."""
+        return self._round(Ops.CEIL)
+
+    def trunc(self) -> Tensor:
+        """Rounded towards zero."""
+        return self._round(Ops.TRUNC)
+
+    def round(self) -> Tensor:
+        """Rounded to the nearest integer, halves to even."""
+        return self._round(Ops.ROUND)
+
+    # ---- tests
+
+    def isnan(self) -> Tensor:
+        """Whether an element is NaN."""
+        return result(formulas.isnan(self.uop), self)
+
+    def isinf(self, detect_positive: Flag = True, detect_negative: Flag = True) -> Tensor:
+        """Whether an element is infinite."""
+        x, no = self._float(), UOp.const(dtypes.bool, False).broadcast_to(self.shape)
+        positive = x.eq(math.inf) if detect_positive else no
+        return result(positive | (x.eq(-math.inf) if detect_negative else no), self)
+
+    def isfinite(self) -> Tensor:
+        """Whether an element is neither NaN nor infinite."""
+        return result(formulas.isfinite(self._float()), self)
+
+    def nan_to_num(
+        self, nan: Real = 0.0, posinf: Real | None = None, neginf: Real | None = None
+    ) -> Tensor:
+        """NaN and infinities replaced; None is the largest and smallest finite number."""
+        x = self.uop
+        if not x.dtype.is_float:
+            return result(x, self)
+        big = _LARGEST[x.dtype.name]
+        high, low = big if posinf is None else posinf, -big if neginf is None else neginf
+        x = x.eq(math.inf).where(x._with(high), x)
+        x = x.eq(-math.inf).where(x._with(low), x)
+        return result(formulas.isnan(x).where(x._with(nan), x), self)
+
+
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
