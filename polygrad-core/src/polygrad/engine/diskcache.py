@@ -51,7 +51,7 @@ create table if not exists entries (
 
 def folder() -> str:
     """The cache folder that the settings and the platform say; it may not exist yet."""
-    named = settings.get("POLY_CACHE_DIR")
+    named: str = settings.get("POLY_CACHE_DIR")
     if named:
         return os.path.abspath(os.path.expanduser(named))
     return os.path.join(_parent(), "polygrad")
@@ -182,7 +182,8 @@ class DiskCache:
 
     def get(self, key: bytes) -> bytes | None:
         """The code of `key`, None when it is not there or was damaged."""
-        return self._try(self._get, key)
+        code: bytes | None = self._try(self._get, key)
+        return code
 
     def put(self, key: bytes, code: bytes) -> None:
         """Keep `code`; the least recently used entries go when the cap is reached."""

@@ -45,7 +45,7 @@ def _rounded(nbytes: int, align: int) -> int:
 
 
 class _FreeList:
-    """Free gaps below `top`, kept by offset (to merge neighbours) and by size (to find the best)."""
+    """Free gaps below `top`, by offset (to merge neighbours) and by size (to find the best)."""
 
     def __init__(self) -> None:
         self.top = 0

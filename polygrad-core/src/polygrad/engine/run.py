@@ -17,13 +17,12 @@ from typing import Any
 from .. import device as devices
 from .. import settings
 from ..device.buffer import Buffer, exchange
-from ..errors import StateError
 from ..schedule import schedule
 from ..schedule.cache import Fingerprint, fingerprint, substitute_all, with_variables
 from ..uop.ops import Ops, UOp
 from .counters import counters
 from .runtime import Runtime, current, install_fork_hook
-from .stages import CopyStage, PlanStage, Routine, assemble
+from .stages import CopyStage, Routine, assemble, ready
 from .versions import with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
@@ -50,7 +49,7 @@ def realize(roots: Sequence[UOp], kept: Collection[UOp] = ()) -> list[UOp]:
 
 
 class Entry:
-    """The routines of one skeleton: one for the values it was first seen with, one for all others."""
+    """The routines of one skeleton: one for the values first seen, one for all others."""
 
     __slots__ = ("after", "exact", "general", "values", "varying")
 
@@ -212,7 +211,7 @@ class _Realization:
         buffers: list[Buffer],
         saved: Mapping[int, Buffer],
     ) -> None:
-        """After a write: the address belongs to a new leaf, the old leaf keeps the old bytes or none."""
+        """After a write the address is a new leaf's; the old one keeps the old bytes or none."""
         runtime = self.runtime
         for old, new in routine.writes:
             leaf, buffer = leaf_at[old], buffers[old]
@@ -263,17 +262,3 @@ def run(
             counters.runs += 1
     counters.launches += routine.launches
     counters.copies += routine.copies
-
-
-def ready(stage: PlanStage, runtime: Runtime) -> Any:
-    """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
-    device, plan = stage.device, stage.plan
-    if devices.get(device.name) is not device:
-        raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
-    arena = runtime.arena(device.name)
-    arena.reserve(plan.arena_bytes)
-    if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
-        handle = arena.handle if plan.arena_bytes else None
-        stage.executable = device.prepare(plan, stage.programs, handle)
-        stage.generation = arena.generation
-    return stage.executable

@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 
 class WeakTable(Generic[V]):
-    """Node -> value, held while the node lives. Keyed by address, as a lookup is on the hot path."""
+    """Node -> value, held while the node lives. Keyed by address: a lookup is on the hot path."""
 
     __slots__ = ("_items",)
 
@@ -97,6 +97,7 @@ class Runtime:
         self._buffers: WeakTable[Buffer] = WeakTable()
         self._realized: WeakTable[UOp] = WeakTable()
         self._scalars: WeakTable[int | float] = WeakTable()
+        self._references: WeakTable[int] = WeakTable()
         self._arenas: dict[str, Arena] = {}
         _living.add(self)
 
@@ -114,7 +115,7 @@ class Runtime:
         return self._buffers.get(leaf)
 
     def buffer_of(self, leaf: UOp) -> Buffer:
-        """The Buffer of a leaf. Raises CaptureError for a placeholder, StateError when there is none."""
+        """The Buffer of a leaf; StateError if it has none, CaptureError for a placeholder."""
         found = self._buffers.get(leaf)
         if found is not None:
             return found
@@ -138,7 +139,7 @@ class Runtime:
         return self._realized.get(node)
 
     def scalar(self, dtype: DType, value: int | float) -> UOp:
-        """A scalar node with a value of its own, which no Plan depends on: a number that will vary."""
+        """A scalar node with a value that no Plan depends on: a number that will vary."""
         variable, node = scalar_variable(f"scalar{next(_serials)}", dtype)
         self._scalars.set(variable, canonical(dtype, value))
         return node
@@ -148,7 +149,8 @@ class Runtime:
         found = self._scalars.get(variable)
         if found is None:
             raise StateError(
-                f"the variable {variable.arg[0]!r} has no value here; pass one where the graph is called."
+                f"the variable {variable.arg[0]!r} has no value here;"
+                " pass one where the graph is called."
             )
         return found
 
@@ -165,6 +167,15 @@ class Runtime:
             self.scalar(dtypes.uint32, draw.key1),
             self.scalar(dtypes.uint64, draw.base),
         )
+
+    def note_references(self, leaf: UOp, count: int) -> None:
+        """Remember how many references a version has while nobody but its holder knows it."""
+        self._references.set(leaf, count)
+
+    def references_of(self, leaf: UOp) -> int:
+        """What `note_references` was told, -1 if nothing."""
+        found = self._references.get(leaf)
+        return -1 if found is None else found
 
     # ---- scratch memory
 
@@ -236,7 +247,7 @@ _hooked = False
 
 
 def _after_fork() -> None:
-    """Another thread may have held a lock while forking; nobody would ever release it in the child."""
+    """Another thread may have held a lock while forking: nobody would release it in the child."""
     for runtime in list(_living):
         runtime.lock = threading.RLock()
         runtime.epoch += 1

@@ -15,12 +15,13 @@ from typing import Any
 from .. import device as devices
 from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError
+from ..errors import StateError
 from ..plugin import Device
 from ..schedule import CopyItem, KernelItem, Schedule
 from ..uop.ops import UOp, size
 from . import kernels
 from .memory import Access, Lifetime, dependencies, place
+from .runtime import Runtime
 
 Item = KernelItem | CopyItem
 
@@ -39,7 +40,7 @@ class Fresh:
 
 @dataclass(slots=True, eq=False)
 class PlanStage:
-    """One call of one device. `externals[i]` is the routine's slot behind the Plan's external slot i."""
+    """One call of one device. `externals[i]` is the routine's slot behind external slot i."""
 
     device: Device
     plan: Plan
@@ -91,7 +92,6 @@ def assemble(
     inputs: Mapping[UOp, int],
     count: int,
     variables: Sequence[UOp],
-    ending: Sequence[tuple[UOp, UOp]] = (),
 ) -> Routine:
     """Compile the kernels of `schedule` and lay out its memory.
 
@@ -99,10 +99,9 @@ def assemble(
     (leaves may share one). `variables` are those of the routine, in order. `ending` adds copies
     (dst, src) after the last item.
     """
-    items = [*schedule.items, *(CopyItem(dst, src) for dst, src in ending)]
-    groups = _grouped(items)
+    groups = _grouped(schedule.items)
     slots, fresh = _slots(schedule, groups, inputs, count)
-    compiled = _compile(items)
+    compiled = _compile(schedule.items)
     names = {v: i for i, v in enumerate(v.arg[0] for v in variables)}
     stages: list[PlanStage | CopyStage] = []
     for where, group in groups:
@@ -297,13 +296,15 @@ def _width(dtype: DType) -> int:
     return dtypes.int64.itemsize if dtype.kind == "index" else dtype.itemsize
 
 
-def check_variables(variables: Sequence[UOp]) -> None:
-    """Refuse two variables of one name and different bounds or dtype."""
-    seen: dict[str, UOp] = {}
-    for v in variables:
-        other = seen.setdefault(v.arg[0], v)
-        if other is not v:
-            raise ArgumentError(
-                f"two variables are named {v.arg[0]!r}: {other.dtype.name} in {other.arg[1:]} and"
-                f" {v.dtype.name} in {v.arg[1:]}. Give one of them another name."
-            )
+def ready(stage: PlanStage, runtime: Runtime) -> Any:
+    """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
+    device, plan = stage.device, stage.plan
+    if devices.get(device.name) is not device:
+        raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
+    arena = runtime.arena(device.name)
+    arena.reserve(plan.arena_bytes)
+    if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
+        handle = arena.handle if plan.arena_bytes else None
+        stage.executable = device.prepare(plan, stage.programs, handle)
+        stage.generation = arena.generation
+    return stage.executable

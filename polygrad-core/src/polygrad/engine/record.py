@@ -1,0 +1,305 @@
+"""Recording: a graph with inputs and state becomes a callable that runs it for ever.
+
+`make_plan` takes output nodes, placeholder leaves for the inputs, and updates (state leaf -> node
+of its new value). What it gives, a `Recorded`, takes the inputs' Buffers and returns new Buffers
+with the outputs: no node is made and nothing is looked up again, so a call costs a few
+microseconds beside its kernels. Outputs are taken from the cache of freed buffers, so no result is
+overwritten by a later call.
+
+State is written at its own address. A *holder* (a Tensor) has the current version of a state leaf
+in `uop`: if the user has put another there, its Buffer is taken from now on; if a reader of the
+old version lives, the version's bytes are copied before they are written over, and the holder gets
+a new leaf.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .. import device as devices
+from ..contract import Plan
+from ..device.buffer import Buffer
+from ..errors import StateError
+from ..schedule import CopyItem, Schedule, schedule
+from ..schedule.cache import substitute_all
+from ..uop.ops import Ops, UOp, toposort
+from .counters import counters
+from .run import copy_of, realize, run
+from .runtime import Runtime, current
+from .stages import CopyStage, PlanStage, Routine, assemble
+from .stages import ready as ready_stage
+
+_references: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: -1)
+
+
+class Holder(Protocol):
+    """Who holds the current version of a state leaf: a Tensor."""
+
+    uop: UOp
+
+    def _replace(self, uop: UOp) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """A leaf that a recorded graph keeps: constants, and state if `written`."""
+
+    slot: int
+    written: bool
+    leaf: Any  # arg of the version's BUFFER node: identity without holding the node itself
+    buffer: Buffer
+    holder: Holder | None = None
+    references: int = -1  # to the current version when nobody read it; another count means a reader
+    position: list[tuple[int, int]] = field(default_factory=list)  # (stage, external slot)
+
+
+def functional(runtime: Runtime, roots: Sequence[UOp]) -> list[UOp]:
+    """The graph without assignments: an AFTER is the value stored, a realised node is its leaf."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort(roots, lambda n: runtime.leaf_of(n) is None):
+        leaf = runtime.leaf_of(node)
+        if leaf is not None:
+            new[node] = leaf
+        elif node.op is Ops.AFTER:
+            new[node] = new[node.src[1].src[1]]
+        else:
+            src = tuple([new[s] for s in node.src])
+            same = all(a is b for a, b in zip(src, node.src, strict=True))
+            new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
+    return [new[r] for r in roots]
+
+
+def make_plan(
+    roots: Sequence[UOp],
+    inputs: Sequence[UOp] = (),
+    variables: Sequence[UOp] = (),
+    updates: Mapping[UOp, UOp] | None = None,
+    holders: Mapping[UOp, Holder] | None = None,
+) -> Recorded:
+    """Compile a graph once.
+
+    `inputs` are BUFFER leaves and `variables` VARIABLE nodes, given at each call in this order.
+    Every other leaf keeps the Buffer that it, or its holder's leaf, is bound to. `updates` maps
+    state leaves to the nodes of their new values; all of them are read before any is written.
+    """
+    runtime = current()
+    updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
+    with runtime.lock:
+        plain = functional(runtime, [*roots, *updates.values()])
+        stores = [
+            leaf.after(leaf.store(v)) for leaf, v in zip(updates, plain[len(roots) :], strict=True)
+        ]
+        graph = [*plain[: len(roots)], *stores]
+        fixed = _fixed_variables(runtime, graph, variables)
+        given = [*variables, *fixed]
+        renamed = {
+            v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:]))
+            for i, v in enumerate(given)
+        }
+        planned = schedule(substitute_all(graph, renamed), _default_device(graph))
+        held = _held_leaves(graph, inputs)
+        slots = {leaf: i for i, leaf in enumerate([*inputs, *held])}
+        routine = assemble(
+            _at_fixed_addresses(planned, len(roots), slots),
+            slots,
+            len(slots),
+            list(renamed.values()),
+        )
+        counters.plans_made += 1
+        states = [
+            _state(runtime, leaf, slots[leaf], leaf in updates, (holders or {}).get(leaf))
+            for leaf in held
+        ]
+        return Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
+
+
+def _default_device(graph: Sequence[UOp]) -> str:
+    has_leaf = any(n.op is Ops.BUFFER for n in toposort(graph))
+    return "" if has_leaf else devices.default()
+
+
+def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:
+    given = set(inputs)
+    return [n for n in toposort(graph) if n.op is Ops.BUFFER and n not in given]
+
+
+def _fixed_variables(
+    runtime: Runtime, graph: Sequence[UOp], variables: Sequence[UOp]
+) -> dict[UOp, int | float]:
+    """Scalars that have a value of their own, such as those of a draw made before."""
+    given = set(variables)
+    found = [n for n in toposort(graph) if n.op is Ops.VARIABLE and n not in given]
+    return {v: runtime.value_of(v) for v in found}
+
+
+def _state(runtime: Runtime, leaf: UOp, slot: int, written: bool, holder: Holder | None) -> State:
+    if holder is None:
+        return State(slot, written, leaf.arg, runtime.buffer_of(leaf))
+    unbound = Buffer(leaf.arg[2], 0)  # the first call takes the holder's
+    return State(slot, written, None, runtime.find(leaf) or unbound, holder)
+
+
+def _at_fixed_addresses(planned: Schedule, count: int, slots: Mapping[UOp, int]) -> Schedule:
+    """Results in Buffers of their own, and new state copied to its address where it was made
+    elsewhere.
+
+    Copies to results come first: one may hold the old value of what the later copies write.
+    """
+    taken: set[UOp] = set()
+    results: list[UOp] = []
+    out: list[CopyItem] = []
+    for leaf in planned.results[:count]:
+        if leaf in slots or leaf in taken:
+            copy = UOp.buffer(leaf.dtype, leaf.arg[1], leaf.arg[2])
+            out.append(CopyItem(copy, leaf))
+            leaf = copy
+        taken.add(leaf)
+        results.append(leaf)
+    out += [CopyItem(old, new) for old, new in dict(planned.writes).items() if old is not new]
+    return Schedule((*planned.items, *out), tuple(results), ())
+
+
+class Recorded:
+    """A compiled graph. Call it with the inputs' Buffers and the values of the variables."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        routine: Routine,
+        inputs: int,
+        states: Sequence[State],
+        fixed: tuple[int | float, ...],
+    ) -> None:
+        self.runtime, self.routine, self.fixed = runtime, routine, fixed
+        self.states = list(states)
+        self.calls = 0
+        self._inputs = inputs
+        self._watched = [s for s in states if s.holder is not None]
+        self._written = [s for s in self._watched if s.written]
+        self._own = {id(s.buffer) for s in states if s.written}
+        self._epoch = -1
+        self._single = len(routine.stages) == 1 and isinstance(routine.stages[0], PlanStage)
+        if self._single:
+            self._lay_out(routine.stages[0])  # type: ignore[arg-type]
+
+    def __call__(
+        self, inputs: Sequence[Buffer], variables: Sequence[int | float] = ()
+    ) -> list[Buffer]:
+        """Run once. Raises DeviceMemoryError, DeviceForked; the state is as before then."""
+        if len(inputs) != self._inputs:
+            raise StateError(f"{self._inputs} inputs are expected, got {len(inputs)}.")
+        runtime = self.runtime
+        with runtime.lock:
+            self._follow_holders()
+            own = self._own
+            for i, buffer in enumerate(inputs):
+                if id(buffer) in own:  # this call writes over it while it is read
+                    inputs = [*inputs[:i], copy_of(buffer), *inputs[i + 1 :]]
+            values = (*variables, *self.fixed) if self.fixed else variables
+            outputs = (self._run_single if self._single else self._run)(inputs, values)
+            self.calls += 1
+            return outputs
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The Plans of its stages, in order."""
+        return tuple(s.plan for s in self.routine.stages if not isinstance(s, CopyStage))
+
+    # ---- state
+
+    def rebind(self, index: int, buffer: Buffer) -> None:
+        """Let state number `index` (in `states`) live in another Buffer from now on."""
+        state = self.states[index]
+        self._own.discard(id(state.buffer))
+        state.buffer = buffer
+        if state.written:
+            self._own.add(id(buffer))
+        self._epoch = -1
+
+    def _follow_holders(self) -> None:
+        for state in self._watched:
+            if state.holder.uop.arg is not state.leaf:  # type: ignore[union-attr]
+                self._take_over(state)
+        renewed = [
+            s
+            for s in self._written
+            if _references(s.holder.uop) != s.references or s.references < 0  # type: ignore[union-attr]
+        ]
+        for state in renewed:
+            self._renew(state)
+
+    def _take_over(self, state: State) -> None:
+        """The holder has another version than the last call left: it counts."""
+        holder, runtime = state.holder, self.runtime
+        assert holder is not None
+        (leaf,) = realize([holder.uop])
+        if holder.uop is not leaf:
+            holder._replace(leaf)
+        state.leaf = leaf.arg
+        state.references = runtime.references_of(leaf)
+        self.rebind(self.states.index(state), runtime.buffer_of(leaf))
+
+    def _renew(self, state: State) -> None:
+        """Somebody may read the version in `state.buffer`: the old leaf keeps its bytes."""
+        holder, runtime = state.holder, self.runtime
+        assert holder is not None
+        old = holder.uop
+        new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
+        runtime.bind(old, copy_of(state.buffer))
+        runtime.bind(new, state.buffer)
+        holder._replace(new)
+        del new, old
+        state.leaf = holder.uop.arg
+        state.references = _references(holder.uop)
+        runtime.note_references(holder.uop, state.references)
+
+    # ---- running
+
+    def _run(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
+        """Several stages: gather everything by slot."""
+        routine = self.routine
+        buffers = [*inputs, *[s.buffer for s in self.states]]
+        buffers += [Buffer(f.device, f.nbytes) for f in routine.fresh]
+        run(routine, self.runtime, buffers, values)
+        return [buffers[slot] for slot in routine.results]
+
+    def _lay_out(self, stage: PlanStage) -> None:
+        """Where each input, state and output stands among the one Plan's handles."""
+        at: dict[int, int] = {slot: i for i, slot in enumerate(stage.externals)}
+        first = self._inputs
+        kept = [(at[s.slot], s) for s in self.states if s.slot in at]
+        self._template: list[Any] = [None] * len(stage.externals)
+        self._kept = kept
+        self._given = [(at[i], i) for i in range(first) if i in at]
+        count = self.routine.inputs
+        self._outputs = []
+        for slot in self.routine.results:
+            fresh = self.routine.fresh[slot - count]
+            self._outputs.append((at.get(slot, -1), fresh.device, fresh.nbytes))
+        self._variables = stage.variables
+
+    def _run_single(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
+        runtime = self.runtime
+        stage: Any = self.routine.stages[0]
+        execute = ready_stage(stage, runtime)
+        template = self._template
+        if self._epoch != runtime.epoch:
+            for i, state in self._kept:
+                template[i] = state.buffer.handle
+            self._epoch = runtime.epoch
+        handles = template.copy()
+        for i, number in self._given:
+            handles[i] = inputs[number].handle
+        outputs = []
+        for i, device, nbytes in self._outputs:
+            buffer = Buffer(device, nbytes)
+            if i >= 0:
+                handles[i] = buffer.handle
+            outputs.append(buffer)
+        execute(handles, [values[v] for v in self._variables])
+        counters.runs += 1
+        counters.launches += self.routine.launches
+        return outputs
