@@ -135,6 +135,10 @@ class Ops(enum.IntEnum):
     __str__ = __repr__
 
 
+# Python 3.10 and 3.11 look a member up through a descriptor written in Python (100 ns each time).
+for _member in Ops:
+    type.__setattr__(Ops, _member.name, _member)
+
 UNARY: Final = frozenset(Ops(i) for i in range(Ops.NEG, Ops.BITCAST + 1))
 BINARY: Final = frozenset(Ops(i) for i in range(Ops.ADD, Ops.CMPNE + 1))
 TERNARY: Final = frozenset({Ops.WHERE, Ops.THREEFRY})
@@ -145,38 +149,48 @@ REDUCERS: Final = frozenset({Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM})
 
 Shape = tuple[int, ...]
 _uids = itertools.count(1)
+_new: Final = object.__new__
+_DOUBLE: Final = struct.Struct("<d").pack
+_BY_BITS: Final = frozenset({float, bool})
 
 
-def _key_of(dtype: DType, arg: Any) -> Any:
-    """`arg` by bits: Python calls 0.0 and -0.0, 1 and True equal and never finds a NaN again."""
-    if type(arg) is float:
-        return struct.pack("<d", arg)
-    if type(arg) is bool:
-        return (bool, arg)
-    return arg
+class _Parts:
+    """The slots of a UOp. A node is filled as a `_Parts`, whose slots are quick to write, and then
+    becomes a `UOp`, which is immutable: five times faster than `object.__setattr__`."""
 
-
-class UOp:
-    """One immutable node. Make it with `UOp(...)` or, better, with the named constructors below."""
-
-    __slots__ = ("op", "dtype", "src", "arg", "shape", "lo", "hi", "provenance", "cache", "__weakref__")
+    __slots__ = (
+        "__weakref__", "arg", "cache", "dtype", "hi", "lo", "op", "order", "provenance", "ranges",
+        "shape", "src",
+    )  # fmt: skip
 
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
     shape: Shape
-    lo: int | float | None  # interval of a scalar integer or bool node; None where nothing is known
-    hi: int | float | None
-    provenance: Any  # write-once: where the user made it; no part of identity
-    cache: Any  # room for symbolic.py's linear form; no part of identity
+    lo: int | None  # interval of a scalar integer or bool node; None where nothing is known
+    hi: int | None
+    # What follows is no part of identity and filled when somebody asks.
+    provenance: Any  # write-once: where the user made it (provenance.py)
+    cache: Any  # its linear form (linear.py)
+    order: Any  # its place in an order that is the same in every process (linear.py)
+    ranges: Any  # the loop counters below it (linear.py)
+
+
+class UOp(_Parts):
+    """One immutable node. Make it with `UOp(...)` or, better, with the named constructors below."""
+
+    __slots__ = ()
 
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
-        key = (op, dtype, src, _key_of(dtype, arg))
+        # `arg` counts by bits: Python calls 0.0 and -0.0, 1 and True equal and never finds a NaN again.
+        kind = type(arg)
+        by_bits = (kind, _DOUBLE(arg) if kind is float else arg) if kind in _BY_BITS else arg
+        key = (op, dtype, src, by_bits)
         ref = _table.get(key)
         if ref is not None and (found := ref()) is not None:
             return found
-        return _insert(cls, key, op, dtype, src, arg)
+        return _insert(key, op, dtype, src, arg)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a UOp is immutable: cannot set {name!r}")
@@ -469,26 +483,23 @@ def _forget(ref: _Ref) -> None:
             del _table[ref.key]
 
 
-def _insert(cls: type[UOp], key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    node = object.__new__(cls)
-    put = object.__setattr__
-    put(node, "op", op)
-    put(node, "dtype", dtype)
-    put(node, "src", src)
-    put(node, "arg", arg)
-    put(node, "shape", shape_of(op, src, arg))
-    put(node, "provenance", None)
-    put(node, "cache", None)
-    lo, hi = (None, None) if node.shape or dtype.is_float else symbolic.interval(op, dtype, src, arg)
-    put(node, "lo", lo)
-    put(node, "hi", hi)
+def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    rule = _SHAPES.get(op)
+    shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
+    lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
+    made: Any = _new(_Parts)
+    made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
+    made.shape, made.lo, made.hi = shape, lo, hi
+    made.provenance = made.cache = made.order = made.ranges = None
+    made.__class__ = UOp
+    ref = _Ref(made, _forget)
+    ref.key = key
     with _lock:
-        ref = _table.get(key)
-        if ref is not None and (found := ref()) is not None:
+        old = _table.get(key)
+        if old is not None and (found := old()) is not None:
             return found
-        ref = _Ref(node, _forget)
-        ref.key = key
         _table[key] = ref
+    node: UOp = made
     return node
 
 
@@ -502,7 +513,7 @@ def live_nodes() -> int:
 
 def _same_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
     shape = src[0].shape
-    for s in src[1:]:
+    for s in src:
         if s.shape != shape:
             raise ShapeError(f"elementwise sources have shapes {[x.shape for x in src]}")
     return shape
@@ -595,11 +606,12 @@ _SHAPES: Final[dict[Ops, Callable[[tuple[UOp, ...], Any], Shape]]] = {
     Ops.LOAD: _nothing,
     Ops.END: _nothing,
     Ops.KERNEL: lambda src, arg: arg.shape,
-    **{op: _same_shape for op in ELEMENTWISE},
+    **dict.fromkeys(ELEMENTWISE, _same_shape),
 }
 
 
 def shape_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Shape:
+    """The shape of a node of these parts; raises ShapeError where they do not fit."""
     rule = _SHAPES.get(op)
     if rule is not None:
         return rule(src, arg)

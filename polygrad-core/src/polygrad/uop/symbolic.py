@@ -21,90 +21,75 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..dtype import DType, dtypes
-from .folding import Value, fold, fold_bitcast, fold_cast
+from . import compare, divmod
+from .casts import simplify_bitcast, simplify_cast, through_index
+from .folding import fold
 from .intervals import interval
+from .linear import (
+    INDEX,
+    bounds,
+    coefficient,
+    depends_on,
+    divides,
+    gcd_factor,
+    linear,
+    order,
+    plus,
+    product,
+    ranges_of,
+    times,
+)
 from .ops import COMPARISONS, Ops, UOp
+from .values import const_value, constant
 
-__all__ = ["const_value", "interval", "simplify", "simplify_bitcast", "simplify_cast"]
+__all__ = [
+    "coefficient",
+    "const_value",
+    "depends_on",
+    "divides",
+    "gcd_factor",
+    "interval",
+    "linear",
+    "ranges_of",
+    "simplify",
+    "simplify_bitcast",
+    "simplify_cast",
+]
 
 Sources = tuple[UOp, ...]
-_SPREAD: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.FLIP})
-_COMMUTATIVE: Final = frozenset({Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ, Ops.CMPNE})
-
-
-def const_value(u: UOp, through_unique: bool = False) -> Value | None:
-    """The number that `u` is everywhere, None if it is none; `through_unique` also for `zeros` and `full`."""
-    while u.op in _SPREAD:
-        u = u.src[0]
-    if u.op is not Ops.CONST or (u.src and not through_unique):
-        return None
-    value: Value = u.arg
-    return value
+_COMMUTATIVE: Final = frozenset(
+    {Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ, Ops.CMPNE}
+)
+_INTEGERS: Final = frozenset({"int", "uint"})
 
 
 def simplify(op: Ops, dtype: DType, src: Sources) -> UOp | None:
     """What `op` of `src` is equal to, bit for bit, or None."""
+    first = src[0]
+    if first.dtype is INDEX and (index_rule := _INDEX_RULES.get(op)) is not None:
+        return index_rule(src)
     values = [const_value(s) for s in src]
     if None not in values:
         folded = fold(op, dtype, values)  # type: ignore[arg-type]
         if folded is not None:
-            return _constant(dtype, folded, src[0])
-    if not src[0].shape and not dtype.is_float:
+            return constant(dtype, folded, first)
+    if not first.shape and not dtype.is_float:
         lo, hi = interval(op, dtype, src, None)
         if lo is not None and lo == hi:
             return UOp.const(dtype, lo)
+        if first.op is Ops.CAST or src[-1].op is Ops.CAST:
+            moved = through_index(op, dtype, src) if first.dtype.kind in _INTEGERS else None
+            if moved is not None:
+                return moved
     if values[0] is not None and values[-1] is None and _moves_constant_right(op, dtype):
         return UOp.alu(op, src[1], src[0])
     rule = _RULES.get(op)
     return rule(dtype, src, values) if rule is not None else None
 
 
-def simplify_cast(u: UOp, dtype: DType) -> UOp | None:
-    """What `u` cast to `dtype` is equal to, or None."""
-    value = const_value(u)
-    if value is not None:
-        return _constant(dtype, fold_cast(value, u.dtype, dtype), u)
-    if u.lo is not None and u.lo == u.hi:
-        return UOp.const(dtype, fold_cast(u.lo, u.dtype, dtype))
-    if u.op is Ops.CAST and _first_cast_is_needless(u.src[0], u.dtype, dtype):
-        return u.src[0].cast(dtype)
-    return None
-
-
-def simplify_bitcast(u: UOp, dtype: DType) -> UOp | None:
-    """What the bits of `u` read as `dtype` are equal to, or None."""
-    if u.op is Ops.BITCAST:
-        return u.src[0].bitcast(dtype)
-    value = const_value(u)
-    folded = None if value is None else fold_bitcast(value, u.dtype, dtype)
-    return None if folded is None else _constant(dtype, folded, u)
-
-
-def _constant(dtype: DType, value: Any, like: UOp) -> UOp:
-    """`value` with the shape of `like`."""
-    made = UOp.const(dtype, value)
-    return made.broadcast_to(like.shape) if like.shape else made
-
-
 def _moves_constant_right(op: Ops, dtype: DType) -> bool:
     exact = op in (Ops.MAXIMUM, Ops.MINIMUM) and not dtype.is_float  # with floats, max(-0.0, 0.0) differs
     return op in _COMMUTATIVE or exact
-
-
-def _first_cast_is_needless(x: UOp, middle: DType, last: DType) -> bool:
-    """Whether x -> middle -> last is x -> last."""
-    first = x.dtype
-    if first.kind == "bool":
-        return middle.kind != "bool"
-    if first.is_float and middle.is_float:  # widening is exact
-        return middle.itemsize > first.itemsize and middle is not dtypes.bfloat16
-    if not (first.is_int and middle.is_int):
-        return False
-    if x.lo is not None and middle.min <= x.lo and x.hi <= middle.max:  # type: ignore[operator]
-        return True
-    if first.min >= middle.min and first.max <= middle.max:
-        return True
-    return last.is_int and last is not dtypes.index and last.itemsize <= middle.itemsize
 
 
 # ---- identities. Each takes the result's dtype, the sources and their constant values (None: not one).
@@ -126,10 +111,10 @@ def _sub(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
     if dtype.is_float or dtype.kind == "bool":
         return None
     if a is b:
-        return _constant(dtype, 0, a)
+        return constant(dtype, 0, a)
     if values[0] == 0 and values[0] is not None:
         return -b
-    return a + _constant(dtype, -c, b) if c is not None else None
+    return a + constant(dtype, -c, b) if c is not None else None
 
 
 def _mul(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -140,7 +125,7 @@ def _mul(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return a
     if dtype.is_float:
         return None
-    return _constant(dtype, 0, b) if c == 0 else _reassociate(Ops.MUL, a, b)
+    return constant(dtype, 0, b) if c == 0 else _reassociate(Ops.MUL, a, b)
 
 
 def _div(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -153,7 +138,7 @@ def _floordiv(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return a
     if c is None:
         return None
-    return _constant(dtype, 0, b) if c == 0 else a if c == 1 else None
+    return constant(dtype, 0, b) if c == 0 else a if c == 1 else None
 
 
 def _floormod(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -163,7 +148,7 @@ def _floormod(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
     if c is None:
         return None
     if c in (0, 1, -1):
-        return _constant(dtype, 0, b)
+        return constant(dtype, 0, b)
     inside = a.lo is not None and c > 0 and a.lo >= 0 and a.hi < c  # type: ignore[operator]
     return a if inside else None
 
@@ -193,14 +178,21 @@ def _extreme(op: Ops) -> Callable[[DType, Sources, list[Any]], UOp | None]:
         if a is b:
             return a
         if a.lo is not None and b.lo is not None:
-            big, small = (a, b) if op is Ops.MAXIMUM else (b, a)
-            if big.lo >= small.hi:  # type: ignore[operator]
-                return a
-            if small.lo >= big.hi:  # type: ignore[operator]
-                return b
+            decided = _dominant(op, a, b, a.lo - b.hi, a.hi - b.lo)  # type: ignore[operator]
+            if decided is not None:
+                return decided
         return None if dtype.is_float or values[1] is None else _reassociate(op, a, b)
 
     return rule
+
+
+def _dominant(op: Ops, a: UOp, b: UOp, lo: int, hi: int) -> UOp | None:
+    """The larger (MAXIMUM) or smaller of `a` and `b`, where lo <= a - b <= hi decides it."""
+    if lo >= 0:
+        return a if op is Ops.MAXIMUM else b
+    if hi <= 0:
+        return b if op is Ops.MAXIMUM else a
+    return None
 
 
 def _and(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -209,7 +201,7 @@ def _and(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return a
     if c is not None:
         return b if c == 0 else a if c == _ones(dtype) else _reassociate(Ops.AND, a, b)
-    return _constant(dtype, 0, a) if _opposite(a, b) else None
+    return constant(dtype, 0, a) if _opposite(a, b) else None
 
 
 def _or(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -218,13 +210,13 @@ def _or(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return a
     if c is not None:
         return a if c == 0 else b if c == _ones(dtype) else _reassociate(Ops.OR, a, b)
-    return _constant(dtype, _ones(dtype), a) if _opposite(a, b) else None
+    return constant(dtype, _ones(dtype), a) if _opposite(a, b) else None
 
 
 def _xor(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
     (a, b), c = src, values[1]
     if a is b:
-        return _constant(dtype, 0, a)
+        return constant(dtype, 0, a)
     if c is None:
         return None
     return a if c == 0 else ~a if c == _ones(dtype) else _reassociate(Ops.XOR, a, b)
@@ -272,7 +264,7 @@ def _ordered(equal: bool) -> Callable[[DType, Sources, list[Any]], UOp | None]:
         a, b = src
         if a is not b or (equal and a.dtype.is_float):  # NaN <= NaN is false
             return None
-        return _constant(dtypes.bool, equal, a)
+        return constant(dtypes.bool, equal, a)
 
     return rule
 
@@ -281,7 +273,7 @@ def _equality(equal: bool) -> Callable[[DType, Sources, list[Any]], UOp | None]:
     def rule(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         (a, b), c = src, values[1]
         if a is b and not a.dtype.is_float:
-            return _constant(dtypes.bool, equal, a)
+            return constant(dtypes.bool, equal, a)
         if a.dtype.kind == "bool" and c is not None:
             return a if c == equal else ~a
         return None
@@ -317,4 +309,60 @@ _RULES: Final[dict[Ops, Callable[[DType, Sources, list[Any]], UOp | None]]] = {
     Ops.CMPLE: _ordered(equal=True),
     Ops.CMPEQ: _equality(equal=True),
     Ops.CMPNE: _equality(equal=False),
+}
+
+
+# ---- dtype index: everything is a linear form. Each rule takes the sources.
+
+
+def _index_floordiv(src: Sources) -> UOp:
+    a, b = src
+    return divmod.floordiv(a, b.arg) if b.op is Ops.CONST else divmod.floordiv_by(a, b)
+
+
+def _index_floormod(src: Sources) -> UOp:
+    a, b = src
+    return divmod.floormod(a, b.arg) if b.op is Ops.CONST else divmod.floormod_by(a, b)
+
+
+def _index_shift(op: Ops) -> Callable[[Sources], UOp | None]:
+    def rule(src: Sources) -> UOp | None:
+        a, count = src
+        if count.op is not Ops.CONST or not 0 <= count.arg < 64:
+            return None
+        return a * (1 << count.arg) if op is Ops.SHL else a // (1 << count.arg)
+
+    return rule
+
+
+def _index_extreme(op: Ops) -> Callable[[Sources], UOp | None]:
+    def rule(src: Sources) -> UOp | None:
+        a, b = src
+        decided = _dominant(op, a, b, *bounds(*plus(linear(a), linear(b), -1)))
+        if decided is not None:
+            return decided
+        swap = b.op is not Ops.CONST and (a.op is Ops.CONST or order(b) < order(a))
+        if swap:
+            a, b = b, a
+        shorter = _reassociate(op, a, b) if b.op is Ops.CONST else None
+        return UOp(op, INDEX, (a, b)) if shorter is None else shorter
+
+    return rule
+
+
+_INDEX_RULES: Final[dict[Ops, Callable[[Sources], UOp | None]]] = {
+    Ops.ADD: lambda src: divmod.total(plus(linear(src[0]), linear(src[1]))),
+    Ops.SUB: lambda src: divmod.total(plus(linear(src[0]), linear(src[1]), -1)),
+    Ops.MUL: lambda src: divmod.total(product(linear(src[0]), linear(src[1]))),
+    Ops.NEG: lambda src: divmod.total(times(linear(src[0]), -1)),
+    Ops.FLOORDIV: _index_floordiv,
+    Ops.FLOORMOD: _index_floormod,
+    Ops.MAXIMUM: _index_extreme(Ops.MAXIMUM),
+    Ops.MINIMUM: _index_extreme(Ops.MINIMUM),
+    Ops.SHL: _index_shift(Ops.SHL),
+    Ops.SHR: _index_shift(Ops.SHR),
+    Ops.CMPLT: lambda src: compare.less(*src),
+    Ops.CMPLE: lambda src: compare.less_equal(*src),
+    Ops.CMPEQ: lambda src: compare.equal(*src),
+    Ops.CMPNE: lambda src: compare.equal(*src, equal=False),
 }

@@ -1,0 +1,95 @@
+"""Comparisons of index expressions: decided by intervals, else reduced to what matters.
+
+Floor: uop. `a < b` is `d < 0` for the linear form d = a - b, and `a <= b` is `a < b + 1`, so there is
+one kind of ordering here. `d < 0` is `d // g < 0` for every g > 0, hence `8*x + r < 8*n` with
+0 <= r < 8 is `x < n`. The result has positive terms on the left and the rest on the right.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..dtype import dtypes
+from .divmod import common_factors, split_small, total
+from .linear import Linear, bounds, linear, plus, times
+from .ops import Ops, UOp
+
+
+def less(a: UOp, b: UOp) -> UOp:
+    """a < b"""
+    return _negative(plus(linear(a), linear(b), -1))
+
+
+def less_equal(a: UOp, b: UOp) -> UOp:
+    """a <= b"""
+    difference = plus(linear(a), linear(b), -1)
+    return _negative((difference[0] - 1, difference[1]))
+
+
+def equal(a: UOp, b: UOp, equal: bool = True) -> UOp:
+    """a == b, or a != b"""
+    form = linear(total(plus(linear(a), linear(b), -1)))
+    lo, hi = bounds(*form)
+    if lo > 0 or hi < 0 or _never_zero(form):
+        return UOp.const(dtypes.bool, not equal)
+    if not form[1]:
+        return UOp.const(dtypes.bool, equal)
+    g = math.gcd(*(k for _, k in form[1]))
+    g = -g if form[1][0][1] < 0 else g
+    form = (form[0] // g, tuple([(atom, k // g) for atom, k in form[1]]))
+    return UOp(Ops.CMPEQ if equal else Ops.CMPNE, dtypes.bool, _sides(form))
+
+
+def _never_zero(form: Linear) -> bool:
+    """Whether form = g*X + Y where Y is never a multiple of g."""
+    const, terms = form
+    for g in common_factors([k for _, k in terms], 0):
+        lo, hi = bounds(const, [t for t in terms if t[1] % g])
+        if hi // g * g < lo:
+            return True
+    return False
+
+
+def _negative(form: Linear) -> UOp:
+    """form < 0"""
+    form = linear(total(form))
+    while True:
+        lo, hi = bounds(*form)
+        if hi < 0 or lo >= 0:
+            return UOp.const(dtypes.bool, hi < 0)
+        shorter = _without_small(form) or _without_division(form)
+        if shorter is None:
+            return UOp(Ops.CMPLT, dtypes.bool, _sides(form))
+        form = linear(total(shorter))
+
+
+def _without_small(form: Linear) -> Linear | None:
+    """form // g where that loses terms or a common factor."""
+    for g in common_factors([k for _, k in form[1]], 0):
+        parts = split_small(form, g)
+        if parts is not None:
+            return parts[0]
+    return None
+
+
+def _without_division(form: Linear) -> Linear | None:
+    """z // c + R < 0 is z + c*R < 0, and R - z // c < 0 is c*R + c - 1 - z < 0."""
+    for atom, k in form[1]:
+        if atom.op is not Ops.FLOORDIV or k not in (1, -1) or atom.src[1].op is not Ops.CONST:
+            continue
+        c = atom.src[1].arg
+        if c > 0:
+            others = times((form[0], tuple([t for t in form[1] if t[0] is not atom])), c)
+            others = others if k == 1 else (others[0] + c - 1, others[1])
+            return plus(others, linear(atom.src[0]), k)
+    return None
+
+
+def _sides(form: Linear) -> tuple[UOp, UOp]:
+    """(left, right) with form = left - right, coefficients positive, the constant where it is shorter."""
+    const, terms = form
+    left = tuple([t for t in terms if t[1] > 0])
+    right = tuple([(atom, -k) for atom, k in terms if k < 0])
+    if not left:
+        return total((const, ())), total((0, right))
+    return total((0, left)), total((-const, right))

@@ -1,0 +1,303 @@
+"""Sums, `//` and `%` of linear forms, in the shape that says most about them.
+
+Floor: uop. All rules are exact for every integer, negative ones included, with Python's rounding; the
+fuzzer (`python -m polygrad.testing.fuzz symbolic`) tries them at every point of small boxes.
+
+For a positive constant c a form is first split, form = c * quotient + rest, coefficients of the rest
+smaller than c. Then
+
+* rest inside one bucket [k*c, (k+1)*c):    rest // c = k,  rest % c = rest - k*c
+* rest = g*X + Y, g divides c, Y inside bucket q of g:
+                                            rest // c = (X + q) // (c/g)
+                                            rest % c = g * ((X + q) % (c/g)) + Y - g*q
+* rest = z // a + R:                        rest // c = (z + a*R) // (a*c)
+* rest = z % m, c divides m:                rest // c = (z // c) % (m/c)
+* rest has a term k * (z % m), c divides k*m:  rest % c may use k * z instead
+
+and a sum puts together what belongs together:
+
+    g*(y % c) + g*c*(y // c) = g*y      g*z - g*c*(z // c) = g*(z % c)
+    g*(y % c) + g*c*((y // c) % b) = g*(y % (c*b))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product as choices
+from typing import Final
+
+from .linear import INDEX, Linear, Terms, bounds, factors, linear, node, plus, product, times
+from .ops import Ops, UOp
+
+_DIVMOD: Final = frozenset({Ops.FLOORDIV, Ops.FLOORMOD})
+_MOST_RESIDUES: Final = 4  # terms for which both residues, r and r - c, are tried
+
+
+def floordiv(u: UOp, c: int) -> UOp:
+    """u // c for a constant c; 0 where c is 0."""
+    return total(_floordiv(linear(u), c))
+
+
+def floormod(u: UOp, c: int) -> UOp:
+    """u % c for a constant c, with the sign of c; 0 where c is 0."""
+    return total(_floormod(linear(u), c))
+
+
+# ---- division
+
+
+def _floordiv(form: Linear, c: int) -> Linear:
+    if c <= 0:
+        return _floordiv(times(form, -1), -c) if c else (0, ())
+    quotient, rest = _split(form, c)
+    bucket = _bucket(rest[0], rest[1], c)
+    if bucket is not None:
+        return quotient[0] + bucket, quotient[1]
+    residue = _other_residue(rest, c)
+    if residue is not None:
+        extra, rest = residue
+        return plus(plus(quotient, extra), (bounds(*rest)[0] // c, ()))
+    parts = _small_part(rest, c)
+    if parts is not None:
+        g, big, _ = parts
+        return plus(quotient, _floordiv(big, c // g))
+    return plus(quotient, _nested_division(rest, c) or _atom(Ops.FLOORDIV, rest, c))
+
+
+def _nested_division(rest: Linear, c: int) -> Linear | None:
+    const, terms = rest
+    for atom, k in terms:
+        if k != 1 or atom.op not in _DIVMOD or atom.src[1].op is not Ops.CONST:
+            continue
+        a = atom.src[1].arg
+        if atom.op is Ops.FLOORDIV and a > 0:
+            others = (const, tuple([t for t in terms if t[0] is not atom]))
+            return _floordiv(plus(linear(atom.src[0]), others, a), a * c)
+        if len(terms) == 1 and const == 0 and a > 0 and a % c == 0:
+            return _floormod(_floordiv(linear(atom.src[0]), c), a // c)
+    return None
+
+
+# ---- remainder
+
+
+def _floormod(form: Linear, c: int) -> Linear:
+    if c <= 0:
+        return times(_floormod(times(form, -1), -c), -1) if c else (0, ())
+    _, rest = _split(_without_inner_mod(form, c), c)
+    bucket = _bucket(rest[0], rest[1], c)
+    if bucket is not None:
+        return rest[0] - bucket * c, rest[1]
+    residue = _other_residue(rest, c)
+    if residue is not None:
+        rest = residue[1]
+        return rest[0] - bounds(*rest)[0] // c * c, rest[1]
+    parts = _small_part(rest, c)
+    if parts is not None:
+        g, big, small = parts
+        return plus(small, _floormod(big, c // g), g)
+    return _atom(Ops.FLOORMOD, rest, c)
+
+
+def _without_inner_mod(form: Linear, c: int) -> Linear:
+    """k * (z % m) is k * z modulo c where c divides k * m."""
+    for atom, k in form[1]:
+        if atom.op is Ops.FLOORMOD and atom.src[1].op is Ops.CONST and k * atom.src[1].arg % c == 0:
+            rest = (form[0], tuple([t for t in form[1] if t[0] is not atom]))
+            return _without_inner_mod(plus(rest, linear(atom.src[0]), k), c)
+    return form
+
+
+# ---- what both use
+
+
+def _split(form: Linear, c: int) -> tuple[Linear, Linear]:
+    """(quotient, rest) with form = c * quotient + rest; a rest's coefficient keeps its sign."""
+    const, terms = form
+    out: list[tuple[UOp, int]] = []
+    rest: list[tuple[UOp, int]] = []
+    for atom, k in terms:
+        r = k % c if k > 0 else -(-k % c)
+        if r:
+            rest.append((atom, r))
+        if r != k:
+            out.append((atom, (k - r) // c))
+    return (const // c, tuple(out)), (const % c, tuple(rest))
+
+
+def _bucket(const: int, terms: Terms, c: int) -> int | None:
+    """k where the sum is always in [k*c, (k+1)*c)."""
+    lo, hi = bounds(const, terms)
+    return lo // c if lo // c == hi // c else None
+
+
+def _other_residue(rest: Linear, c: int) -> tuple[Linear, Linear] | None:
+    """(extra, rest2) with rest = c * extra + rest2 and rest2 inside one bucket."""
+    const, terms = rest
+    if len(terms) > _MOST_RESIDUES:
+        return None
+    for flips in choices((False, True), repeat=len(terms)):
+        signs = [(1 if k > 0 else -1) if flip else 0 for flip, (_, k) in zip(flips, terms, strict=True)]
+        other = tuple([(atom, k - c * s) for s, (atom, k) in zip(signs, terms, strict=True)])
+        if any(flips) and _bucket(const, other, c) is not None:
+            extra = [(atom, s) for s, (atom, _) in zip(signs, terms, strict=True) if s]
+            return (0, tuple(extra)), (const, other)
+    return None
+
+
+def _small_part(rest: Linear, c: int) -> tuple[int, Linear, Linear] | None:
+    """(g, big, small) with rest = g * big + small and 0 <= small < g, g > 1 a divisor of c."""
+    for g in common_factors([k for _, k in rest[1]], c):
+        parts = split_small(rest, g)
+        if parts is not None:
+            return g, *parts
+    return None
+
+
+def split_small(form: Linear, g: int) -> tuple[Linear, Linear] | None:
+    """(big, small) with form = g * big + small and 0 <= small < g for certain."""
+    const, terms = form
+    small = tuple([t for t in terms if t[1] % g])
+    q = _bucket(const, small, g)
+    if q is None:
+        return None
+    big = tuple([(atom, k // g) for atom, k in terms if k % g == 0])
+    return (q, big), (const - q * g, small)
+
+
+def common_factors(numbers: list[int], c: int) -> Iterator[int]:
+    """Numbers > 1 that divide some of `numbers` (and c, unless that is 0), most of them first."""
+    seen: set[int] = set()
+    g = c
+    for k in sorted(map(abs, numbers), reverse=True):
+        g = math.gcd(g, k)
+        seen.update((g, math.gcd(c, k)))
+    return iter(sorted(seen - {0, 1, c}))
+
+
+def _atom(op: Ops, form: Linear, c: int) -> Linear:
+    inner = total(form)
+    again = linear(inner)
+    if again != form:  # putting // and % together gave new coefficients
+        return _floordiv(again, c) if op is Ops.FLOORDIV else _floormod(again, c)
+    return 0, ((UOp(op, INDEX, (inner, UOp(Ops.CONST, INDEX, (), c))), 1),)
+
+
+# ---- sums
+
+
+def total(form: Linear) -> UOp:
+    """The node of a form, with pairs of // and % put together."""
+    for atom, _ in form[1]:
+        if atom.op in _DIVMOD:
+            return node(_recombined(form))
+    return node(form)
+
+
+def _recombined(form: Linear) -> Linear:
+    while True:
+        better = _pair(form)
+        if better is None:
+            return form
+        form = better
+
+
+def _pair(form: Linear) -> Linear | None:
+    """One step of putting together, None when there is nothing to do."""
+    const, terms = form
+    for atom, k in terms:
+        if atom.op not in _DIVMOD or atom.src[1].op is not Ops.CONST:
+            continue
+        rule = _mod_with_others if atom.op is Ops.FLOORMOD else _division_with_others
+        better = rule(form, atom, k, atom.src[1].arg) if len(terms) > 1 else None
+        if better is not None:
+            return better
+    return None
+
+
+def _mod_with_others(form: Linear, mod: UOp, g: int, c: int) -> Linear | None:
+    """g*(y % c) with g*c*(y // c) or g*c*((y // c) % b)."""
+    candidates = [atom for atom, k in form[1] if k == g * c and atom.op in _DIVMOD]
+    if not candidates:
+        return None
+    y = linear(mod.src[0])
+    quotient = _floordiv(y, c)
+    for atom in candidates:
+        if quotient == (0, ((atom, 1),)):
+            return plus(_less(form, mod, atom), y, g)
+        divisor = atom.src[1]
+        if atom.op is Ops.FLOORMOD and divisor.op is Ops.CONST and divisor.arg > 0:
+            if linear(atom.src[0]) == quotient:
+                return plus(_less(form, mod, atom), _floormod(y, c * divisor.arg), g)
+    return None
+
+
+def _division_with_others(form: Linear, division: UOp, k: int, c: int) -> Linear | None:
+    """k*(z // c) with k/c*(z % c), or with -k/c*z."""
+    if c <= 0 or k % c:
+        return None
+    g, z = k // c, linear(division.src[0])
+    table = dict(form[1])
+    if all(table.get(atom) == -g * t for atom, t in z[1]):
+        taken = plus(_less(form, division), z, g)
+        return plus(taken, _floormod(z, c), -g)
+    remainder = _floormod(z, c)
+    if len(remainder[1]) == 1 and remainder[1][0][0].op is Ops.FLOORMOD:
+        atom, times_atom = remainder[1][0]
+        if table.get(atom) == g * times_atom:
+            left = _less(form, division, atom)
+            return plus(plus(left, z, g), (g * remainder[0], ()), -1)
+    return None
+
+
+def _less(form: Linear, *atoms: UOp) -> Linear:
+    return form[0], tuple([t for t in form[1] if t[0] not in atoms])
+
+
+# ---- divisors that are no constants
+
+
+def floordiv_by(u: UOp, divisor: UOp) -> UOp:
+    """u // divisor"""
+    quotient, rest = _split_by(linear(u), divisor)
+    if _is_below(rest, divisor):
+        return total(quotient)
+    inner = UOp(Ops.FLOORDIV, INDEX, (total(rest), divisor))
+    return total(plus(quotient, (0, ((inner, 1),))))
+
+
+def floormod_by(u: UOp, divisor: UOp) -> UOp:
+    """u % divisor"""
+    rest = _split_by(linear(u), divisor)[1]
+    inside = _is_below(rest, divisor)
+    return total(rest) if inside else UOp(Ops.FLOORMOD, INDEX, (total(rest), divisor))
+
+
+def _split_by(form: Linear, divisor: UOp) -> tuple[Linear, Linear]:
+    """(quotient, rest) with form = divisor * quotient + rest; what may be 0 takes nothing out."""
+    if divisor.lo is None or divisor.lo <= 0:
+        return (0, ()), form
+    quotient: Linear = (0, ())
+    rest: list[tuple[UOp, int]] = []
+    for atom, k in form[1]:
+        parts = factors(atom)
+        if divisor not in parts:
+            rest.append((atom, k))
+            continue
+        parts.remove(divisor)
+        part: Linear = (k, ())
+        for p in parts:
+            part = product(part, linear(p))
+        quotient = plus(quotient, part)
+    return quotient, (form[0], tuple(rest))
+
+
+def _is_below(rest: Linear, divisor: UOp) -> bool:
+    """Whether 0 <= rest < divisor for certain: by intervals, or as a counter that ends there."""
+    lo, hi = bounds(*rest)
+    if divisor.lo is None or divisor.lo <= 0 or lo < 0:
+        return False
+    counter = rest[1][0][0] if len(rest[1]) == 1 and rest[0] == 0 and rest[1][0][1] == 1 else None
+    ends_there = counter is not None and counter.op is Ops.RANGE and counter.src[1] is divisor
+    return hi < divisor.lo or ends_there

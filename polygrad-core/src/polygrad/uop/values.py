@@ -1,0 +1,30 @@
+"""Constants among tensors: reading the number a node is everywhere, and making such a node.
+
+Floor: uop. A tensor of one repeated constant is a CONST below RESHAPE and EXPAND.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..dtype import DType
+from .folding import Value
+from .ops import Ops, UOp
+
+_SPREAD: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.FLIP})
+
+
+def const_value(u: UOp, through_unique: bool = False) -> Value | None:
+    """The number that `u` is everywhere, or None; `through_unique` also that of `zeros` and `full`."""
+    while u.op in _SPREAD:
+        u = u.src[0]
+    if u.op is not Ops.CONST or (u.src and not through_unique):
+        return None
+    value: Value = u.arg
+    return value
+
+
+def constant(dtype: DType, value: Any, like: UOp) -> UOp:
+    """`value` everywhere, with the shape of `like`."""
+    made = UOp.const(dtype, value)
+    return made.broadcast_to(like.shape) if like.shape else made
