@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from polygrad.contract import Instr, Launch, LinearProgram, Param, Plan, PlanBuffer, VariableSpec
 from polygrad.dtype import DType, dtypes, to_dtype
 from polygrad.uop.ops import Ops
@@ -126,7 +127,7 @@ class Runner:
         return [self.get(h, a) for h, a in zip(handles, arrays, strict=True)]
 
     def elementwise(self, make: Any, out: np.dtype, *arrays: np.ndarray) -> np.ndarray:
-        """`make(build, *values)` of every element, one at a time and in vectors; both must agree."""
+        """`make(build, *values)` of every element, singly and in vectors; both must agree."""
         results = [self._elementwise(make, out, lanes, arrays) for lanes in (1, 8)]
         np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8))
         return results[0]
@@ -159,3 +160,8 @@ def run() -> Iterator[Runner]:
     runner = Runner()
     yield runner
     runner.device.close()
+
+
+@pytest.fixture(scope="session")
+def runner() -> type[Runner]:
+    return Runner

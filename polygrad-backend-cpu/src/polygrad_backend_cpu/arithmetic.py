@@ -1,7 +1,7 @@
 """Values: one entry per operation of the contract, from its operands' names to LLVM instructions.
 
-No instruction carries a fast-math flag, so LLVM neither contracts nor reassociates, and NaN, infinities,
-signed zeros and subnormals are IEEE's.
+No instruction carries a fast-math flag, so LLVM neither contracts nor reassociates, and NaN,
+infinities, signed zeros and subnormals are IEEE's.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ def _lanes(o: Operands) -> str:
 
 
 def _bitcast(o: Operands) -> str:
-    source = type_of(o.dtypes[0])
-    return o.names[0] if source == o.type else o.body.op(f"bitcast {source} {o.names[0]} to {o.type}")
+    source, (value,) = type_of(o.dtypes[0]), o.names
+    return value if source == o.type else o.body.op(f"bitcast {source} {value} to {o.type}")
 
 
 def _cast(o: Operands) -> str:

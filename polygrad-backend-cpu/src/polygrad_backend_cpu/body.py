@@ -1,17 +1,20 @@
 """A function being written as LLVM text: names, types, constants, declarations.
 
-`render.py` walks a program and keeps its control flow and memory; `arithmetic.py` and `half.py` print the
-values. All of them append to one `Body`.
+`render.py` walks a program and keeps its control flow and memory; `arithmetic.py` and `half.py`
+print the values. All of them append to one `Body`.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
-from polygrad.dtype import DType, dtypes
+from polygrad.dtype import DType, canonical, dtypes
 
-_SCALARS = {"bool": "i1", "float32": "float", "float64": "double", "float16": "i16", "bfloat16": "i16"}
+_SCALARS = {"bool": "i1", "float32": "float", "float64": "double"} | dict.fromkeys(
+    ("float16", "bfloat16"), "i16"
+)
 
 
 def scalar_type(dtype: DType) -> str:
@@ -35,14 +38,15 @@ def literal(dtype: DType, value: Any) -> str:
         return f"<{', '.join(f'{scalar} {literal(dtype.scalar, v)}' for v in lanes)}>"
     if isinstance(value, tuple):
         (value,) = value
-    return _LITERALS[dtype.name](value) if dtype.name in _LITERALS else str(int(value))
+    print_value = _LITERALS.get(dtype.name)
+    return print_value(canonical(dtype, value)) if print_value else str(int(value))
 
 
 def _bits(format: str, value: float) -> int:
     return int.from_bytes(struct.pack(format, value), "little")
 
 
-_LITERALS = {
+_LITERALS: dict[str, Callable[[Any], str]] = {
     "bool": lambda v: "true" if v else "false",
     # LLVM writes a float as the double of the same value
     "float32": lambda v: f"0x{_bits('<d', v):016X}",

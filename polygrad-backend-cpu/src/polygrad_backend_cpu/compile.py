@@ -1,9 +1,9 @@
 """LLVM text to machine code, in process through llvmlite.
 
-Programs arrive tiled, vectorized and unrolled, so one pass (SROA: allocas to SSA values) and the code
-generator are all that is worth its time: measured, LLVM's O1 and O2 pipelines triple the compile time of a
-kernel and change its speed by less than the noise. The result is a relocatable object, which may come from
-a disk cache: the key names everything it depends on.
+Programs arrive tiled, vectorized and unrolled, so one pass (SROA: allocas to SSA values) and the
+code generator are all that is worth its time: measured, LLVM's O1 and O2 pipelines triple the
+compile time of a kernel and change its speed by less than the noise. The result is a relocatable
+object, which may come from a disk cache: the key names everything it depends on.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from polygrad import settings
 from polygrad.contract import Binary, Plan
@@ -39,9 +40,7 @@ class CpuDevice(Device):
             for name, symbol in binary.entries.items()
         }
 
-    def prepare(
-        self, plan: Plan, programs: Mapping[str, Program], arena: Memory | None
-    ) -> Prepared:
+    def prepare(self, plan: Plan, programs: Mapping[str, Any], arena: Memory | None) -> Prepared:
         """One native call per run of `plan`."""
         return Prepared(plan, programs, arena, self.allocator, self.target.cores)
 

@@ -1,7 +1,8 @@
 """Programs and prepared Plans of the cpu device.
 
-`Prepared` is the Executable of one Plan. Its tables are built once; a call writes the addresses of handles that
-changed and the slots of variables that changed, then makes one native call for the whole Plan.
+`Prepared` is the Executable of one Plan. Its tables are built once; a call writes the addresses of
+handles that changed and the slots of variables that changed, then makes one native call for the
+whole Plan.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from polygrad.errors import ArgumentError
 
 from .compile import Linked
 from .memory import CpuAllocator, Memory
-from .pool import pool
+from .pool import pool, pool_is_made
 from .render import Entry
 from .tables import (
     ALIGN,
@@ -84,7 +85,8 @@ class Prepared:
         self._handles: list[Memory | None] = [None] * len(self._slots)
         self._variables: tuple[Scalar, ...] = ()
         self._programs = dict(programs)  # keeps the machine code in memory
-        self._lock = threading.Lock() if arena is None else arena.lock  # one run at a time in an arena
+        # One run at a time in an arena, whichever Plan it is of.
+        self._lock = threading.Lock() if arena is None else arena.lock
         steps = [_step(plan, s, programs, threads) for s in plan.steps]
         groups = phases(steps, plan.edges)
         stride = -(-max((s.scratch for s in steps), default=0) // ALIGN) * ALIGN + 2 * ALIGN
@@ -147,8 +149,9 @@ class Prepared:
             self._shared = True
             return partial(pool().run, self._tables.plan, threads, rouse)
         only = plan.steps[0]
-        if len(steps) == 1 and isinstance(only, Launch) and steps[0].block.constant:
-            # Most eager calls are this; they need not wait for the executor to be compiled.
+        if not pool_is_made() and len(steps) == 1 and steps[0].block.constant:
+            # The first call of a process need not wait until the executor is compiled.
+            assert isinstance(only, Launch), "a copy needs the executor"
             return partial(self._programs[only.program].function, *self._tables.arguments())
         return partial(pool().run_alone, self._tables.plan)
 

@@ -1,22 +1,24 @@
 """The executor: LLVM text that runs the steps of a Plan on several threads, by one call.
 
-Memory it walks (built by `executor.py`; all fields are 8 bytes, offsets in the table below):
+Memory it walks (built by `tables.py`; a bar marks the next cache line, offsets stand below):
 
     Plan   its phases; all its steps in order; scratch: base, bytes per thread; how many threads
-    Phase  its items; how many tickets they have; whether finishing it must wake the others | tickets done
-    Item   its steps; how many (0: one step, split into tiles); its tickets             | next ticket
+    Phase  its items; how many tickets they have; whether others wait for its end | tickets done
+    Item   its steps; how many (0: one step, split into tiles); its tickets | next ticket
     Step   function, params, variables, extent (tiles, tiles per ticket)
     Pool   signal | sleepers | plan, epoch, stop | what each worker walks, to free plans safely
 
-A phase is a set of items that share no data, so a barrier stands only between phases. A ticket is one piece of
-an item: a range of tiles, or the whole of a row of small steps that one thread runs in order. Threads take
-tickets until there are none, then wait until all are *done*. Nobody waits for a thread to arrive, so one that
-was descheduled holds up nothing but the ticket it holds; when it comes back it finds no tickets and catches
-up. The number of the run (epoch) is the upper half of every ticket counter: a thread that is late by a whole
-run fails its compare-and-swap and leaves. The order of blocks never shows in results (contract).
+A phase is a set of items that share no data, so a barrier stands only between phases. A ticket is
+one piece of an item: a range of tiles, or the whole of a row of small steps that one thread runs
+in order. Threads take tickets until there are none, then wait until all are *done*. Nobody waits
+for a thread to arrive, so one that was descheduled holds up nothing but the ticket it holds; when
+it comes back it finds no tickets and catches up. The number of the run (epoch) is the upper half
+of every ticket counter: a thread that is late by a whole run fails its compare-and-swap and
+leaves. The order of blocks never shows in results (contract).
 
-Waiting is a bounded spin (about 20 us), then a futex on Linux, elsewhere a yield. `signal` moves when a run
-begins and when a phase ends that others may wait for; whoever moves it wakes the sleepers.
+Waiting is a bounded spin (about 20 us), then a futex on Linux, elsewhere a yield. `signal` moves
+when a run begins and when a phase ends that others may wait for; whoever moves it wakes the
+sleepers.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ _TABLES = {
 
 
 def _sleeping(machine: str) -> dict[str, str]:
-    """How to give up the processor: for a moment, until the signal moves; and how to wake sleepers."""
+    """How to yield, how to sleep until the signal moves, and how to wake sleepers, on this system."""
     yielding = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
     relax = f"call i32 @{yielding}()"
     text = {"declare": f"declare i32 @{yielding}()", "relax": relax, "sleep": relax,
@@ -401,7 +403,7 @@ define void @run_shared(ptr %plan, ptr %pool, i64 %rouse) nounwind {{
   ret void
 }}
 
-; the life of worker `thread` (1, 2, ...): the plan it walks stands in its slot, so that `retire` can wait
+; the life of worker `thread` (1, 2, ...); the plan it walks stands in its slot, for `retire`
 define void @work(ptr %pool, i64 %thread) nounwind {{
 entry:
   %plan.p = getelementptr i8, ptr %pool, i64 {pool.plan}

@@ -1,8 +1,9 @@
 """float16 and bfloat16 as the 16 bits they have in memory, converted by integer arithmetic.
 
-LLVM would call a library for these conversions on machines without the instructions, and the JIT does not
-find it; so bfloat16 is always integer arithmetic and float16 is wherever F16C (or its like) is missing. Every
-function takes and gives the name of a value of `lanes` lanes. Rounding is to nearest even; NaN stays NaN.
+LLVM would call a library for these conversions on machines without the instructions, and the JIT
+does not find it; so bfloat16 is always integer arithmetic and float16 is wherever F16C (or its
+like) is missing. Every function takes and gives the name of a value of `lanes` lanes. Rounding is
+to nearest even; NaN stays NaN.
 """
 
 from __future__ import annotations

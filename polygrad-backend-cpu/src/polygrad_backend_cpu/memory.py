@@ -1,8 +1,9 @@
 """Memory of the cpu device: private anonymous pages, in huge ones where that pays.
 
-A buffer of 1 MB or more is a mapping of its own, aligned to and rounded up to 2 MB, with MADV_HUGEPAGE:
-on the machines measured that doubles one core's memory bandwidth, and a fresh buffer takes 512 times
-fewer page faults. Smaller buffers are pieces of shared mappings, in sizes that are powers of two.
+A buffer of 1 MB or more is a mapping of its own, aligned to and rounded up to 2 MB, with
+MADV_HUGEPAGE: on the machines measured that doubles one core's memory bandwidth, and a fresh
+buffer takes 512 times fewer page faults. Smaller buffers are pieces of shared mappings, in sizes
+that are powers of two.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class CpuAllocator(Allocator[Memory]):
         if size <= SMALL:
             with self._lock:
                 self._free.setdefault(size, []).append(piece)
-        # A mapping of its own ends with the last view of it: a host array that shows it stays valid.
+        # A mapping of its own ends with the last view of it: a host array may outlive the handle.
         handle._piece = Piece(0, memoryview(b""))
         handle.address, handle.nbytes, handle.bytes = handle._piece.address, 0, handle._piece.data
 

@@ -1,7 +1,7 @@
 """The worker threads of this process: Python threads that stay inside the native `work`.
 
-One run uses them at a time. A second Python thread that runs a Plan meanwhile does it alone, so two runs never
-wait for each other, and two training loops on two cores have one core each.
+One run uses them at a time. A second Python thread that runs a Plan meanwhile does it alone, so
+two runs never wait for each other, and two training loops on two cores have one core each.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ def pool() -> Pool:
             if not _made:
                 _made.append(Pool())
     return _made[0]
+
+
+def pool_is_made() -> bool:
+    return bool(_made)
 
 
 def stop_pool() -> None:

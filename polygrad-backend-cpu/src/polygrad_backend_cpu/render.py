@@ -2,16 +2,16 @@
 
     void <symbol>(ptr params, ptr variables, ptr scratch, i64 lo, i64 hi)
 
-`params` is a table of buffer addresses; `variables` holds 8-byte slots: the program's variables in order
-(integers as i64, floats as double), then the extents of the grid's axes. Blocks lo .. hi-1 run in order; the
-last axis of the grid is the fastest. `scratch` is private to the calling thread.
+`params` is a table of buffer addresses; `variables` holds 8-byte slots: the program's variables in
+order (integers as i64, floats as double), then the extents of the grid's axes. Blocks lo .. hi-1
+run in order; the last axis of the grid is the fastest. `scratch` is private to the calling thread.
 
-The symbol tells how to call: `name.<one letter per variable, i or f>.<scratch bytes>` (`Entry`), so that an
-object from the disk cache needs nothing beside it.
+The symbol tells how to call: `name.<one letter per variable, i or f>.<scratch bytes>` (`Entry`),
+so that an object from the disk cache needs nothing beside it.
 
-Structure is printed as it comes: loops are phi nodes tested at the bottom, a register LOCAL is one alloca per
-element, which LLVM's SROA turns into SSA values. Buffers never overlap, and every access says so by alias
-scopes, so a store to one buffer blocks no load of another.
+Structure is printed as it comes: loops are phi nodes tested at the bottom, a register LOCAL is one
+alloca per element, which LLVM's SROA turns into SSA values. Buffers never overlap, and every
+access says so by alias scopes, so a store to one buffer blocks no load of another.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def host_renderer(target: Target) -> LlvmRenderer:
 
 
 class _Metadata:
-    """Numbered metadata nodes of a module: empty, non-temporal, and the alias scopes of a function."""
+    """Numbered metadata of a module: empty, non-temporal, then alias scopes by function."""
 
     def __init__(self) -> None:
         self.lines = ["!0 = !{}", "!1 = !{i32 1}"]
@@ -230,8 +230,8 @@ class _Function:
 
     def _grid(self, at: int, instr: Instr) -> None:
         name = self._blocks[instr.arg]
-        narrow = instr.dtype.bits < 64
-        self.names[at] = self.body.op(f"trunc i64 {name} to i{instr.dtype.bits}") if narrow else name
+        bits = instr.dtype.bits
+        self.names[at] = self.body.op(f"trunc i64 {name} to i{bits}") if bits < 64 else name
 
     def _variable(self, at: int, instr: Instr) -> None:
         dtype = instr.dtype

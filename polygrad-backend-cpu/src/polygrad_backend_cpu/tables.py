@@ -1,8 +1,8 @@
 """The tables that the executor walks (`executor_text.py` has their layout), built once per Plan.
 
-Steps that share no data form a *phase*. Inside it an *item* is either one step split into tiles or a row of
-small steps that one thread runs in order. Which steps are small is an estimate from the program's flops
-and bytes, never a measurement: the tables of a Plan are the same in every run.
+Steps that share no data form a *phase*. Inside it an *item* is either one step split into tiles or
+a row of small steps that one thread runs in order. Which steps are small is an estimate from the
+program's flops and bytes, never a measurement: the tables of a Plan are the same in every run.
 """
 
 from __future__ import annotations
@@ -97,8 +97,10 @@ def estimate(program: LinearProgram) -> float:
 
 
 def phases(steps: Sequence[Step], edges: Sequence[tuple[int, int]]) -> list[list[list[int]]]:
-    """Group step numbers: phases of items of steps. A step that must see another comes in a later phase, or
-    in the same row of small steps; an item is one split step or one row."""
+    """Step numbers as phases of items of steps; an item is one split step or one row of small ones.
+
+    A step that must see another (`edges`) comes in a later phase or later in the same row.
+    """
     sees: dict[int, set[int]] = {}
     for earlier, later in edges:
         sees.setdefault(later, set()).add(earlier)
@@ -146,7 +148,7 @@ class Tables:
                  layout.ITEM_BYTES * sum(map(len, groups)),
                  layout.STEP_BYTES * len(steps))  # fmt: skip
         self._memory = ctypes.create_string_buffer(sum(sizes) + ALIGN)
-        self._phases = aligned(self._memory)  # first, for its counters have cache lines of their own
+        self._phases = aligned(self._memory)  # first: its counters have cache lines of their own
         self._items = self._phases + sizes[1]
         self._steps = self._items + sizes[2]
         self.plan = self._steps + sizes[3]
@@ -199,9 +201,7 @@ class Tables:
                 self._positions.setdefault(buffer, []).append(position)
                 position += 1
 
-    def _lay_groups(
-        self, steps: Sequence[Step], groups: Sequence[Sequence[Sequence[int]]]
-    ) -> None:
+    def _lay_groups(self, steps: Sequence[Step], groups: Sequence[Sequence[Sequence[int]]]) -> None:
         # Others wait for the end of a phase if the next has work for several, or if it is the last.
         several = [len(group) > 1 or steps[group[0][0]].split for group in groups]
         item, step = self._items, self._steps

@@ -1,8 +1,8 @@
 """What this machine can do, read from LLVM's host description and from the operating system.
 
-Code generation takes every number from the `Target` made here: vector width, registers, caches, cores.
-Nothing below looks at a machine's name. `host_target` describes this machine; `make_target` any other
-(cross-compiling, tests with narrower vectors).
+Code generation takes every number from the `Target` made here: vector width, registers, caches,
+cores. Nothing below looks at a machine's name. `host_target` describes this machine; `make_target`
+any other (cross-compiling, tests with narrower vectors).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROUNDING = (Ops.FLOOR, Ops.CEIL, Ops.TRUNC, Ops.ROUND)
 
 
 def native_ops(features: frozenset[str], machine: str) -> Mapping[Ops, frozenset[DType]]:
-    """Operations that are one or a few instructions here; the rest is decomposed before rendering."""
+    """Operations that are one or a few instructions here; `decompose` expands the others."""
     table = {op: kinds for kinds, ops in _NATIVE.items() for op in ops}
     if "sse4.1" in features or machine in ("aarch64", "arm64"):
         table |= dict.fromkeys(ROUNDING, FLOATS)

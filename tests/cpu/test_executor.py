@@ -1,0 +1,308 @@
+"""Plans on several threads: order, barriers, exact results, and threads that come and go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygrad.contract import CopyStep, Launch, LinearProgram, Plan, PlanBuffer, VariableSpec
+from polygrad.dtype import dtypes
+from polygrad.errors import ArgumentError
+from polygrad.uop.ops import Ops
+from polygrad_backend_cpu.tables import Block, Step, phases
+
+F32, I64 = dtypes.float32, dtypes.int64
+BIG = 10**9  # flops: enough that the step is split
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 7])
+def many(request: pytest.FixtureRequest, runner: Any) -> Iterator[Any]:
+    """A device of that many threads, whatever the machine has."""
+    made = runner(request.param)
+    yield made
+    made.device.close()
+
+
+@pytest.fixture(scope="module")
+def three(runner: Any) -> Iterator[Any]:
+    made = runner(3)
+    yield made
+    made.device.close()
+
+
+def shift(b: Any, name: str, n: int, flops: int, addend: float = 1.0) -> LinearProgram:
+    """y[i] = x[n-1-i] + addend: every tile reads what another tile of the step before wrote."""
+    x, y = b.param(F32, n, "r"), b.param(F32, n, "w")
+    (i,) = b.block(n)
+    mirrored = b.binary(Ops.SUB, b.const(n - 1), i)
+    b.store(y, i, b.add(b.load(x, mirrored), b.const(addend, F32)))
+    return b.program(name, flops=flops)
+
+
+def external(n: int, count: int) -> tuple[PlanBuffer, ...]:
+    return tuple(PlanBuffer("external", 4 * n, i) for i in range(count))
+
+
+@pytest.mark.parametrize("flops", [0, BIG], ids=["small", "split"])
+def test_each_step_sees_the_one_before(many: Any, build: Any, flops: int) -> None:
+    n, steps = 200, 25
+    program = shift(build(), "shift", n, flops)
+    launches = tuple(Launch("shift", (i % 2, 1 - i % 2), (), program.grid) for i in range(steps))
+    edges = tuple(pairwise(range(steps)))
+    plan = Plan(external(n, 2), launches, {"shift": program}, edges=edges)
+    run = many.device.prepare(plan, many.load(program), None)
+    start = np.arange(n, dtype=np.float32)
+    for _ in range(40):
+        a, b = many.put(start), many.put(np.zeros_like(start))
+        run([a, b])
+        last = many.get(b if steps % 2 else a, start)
+        np.testing.assert_array_equal(last, (start[::-1] if steps % 2 else start) + steps)
+
+
+def test_small_and_split_steps_mix(three: Any, build: Any) -> None:
+    """A random graph of steps; each reads two earlier buffers, sizes decide who is split."""
+    rng = np.random.default_rng(5)
+    n, steps = 96, 30
+    programs = {}
+    for name, flops in (("small", 0), ("split", BIG)):
+        b = build()
+        x, w, y = b.param(F32, n, "r"), b.param(F32, n, "r"), b.param(F32, n, "w")
+        (i,) = b.block(n)
+        mirrored = b.binary(Ops.SUB, b.const(n - 1), i)
+        b.store(y, i, b.add(b.load(x, mirrored), b.load(w, i)))
+        programs[name] = b.program(name, flops=flops)
+    launches, edges = [], []
+    for i in range(steps):
+        sources = rng.integers(0, i + 2, 2)
+        name = ("small", "split")[rng.integers(2)]
+        grid = programs[name].grid
+        launches.append(Launch(name, (int(sources[0]), int(sources[1]), i + 2), (), grid))
+        edges += [(int(s) - 2, i) for s in sources if s >= 2]
+    plan = Plan(external(n, steps + 2), tuple(launches), programs, edges=tuple(edges))
+    run = three.device.prepare(plan, three.load(*programs.values()), None)
+    values = [rng.integers(0, 3, n).astype(np.float32) for _ in range(2)]
+    for launch in launches:
+        values.append(values[launch.buffers[0]][::-1] + values[launch.buffers[1]])
+    for _ in range(30):
+        handles = [three.put(v) for v in values[:2]]
+        handles += [three.put(np.zeros(n, np.float32)) for _ in range(steps)]
+        run(handles)
+        for handle, expected in zip(handles, values, strict=True):
+            np.testing.assert_array_equal(three.get(handle, expected), expected)
+
+
+def test_steps_without_edges_share_a_phase() -> None:
+    def step(split: bool) -> Step:
+        return Step(0, (), Block("", (), (), 1), split, 1.0, 0)
+
+    small, split = step(False), step(True)
+    assert phases([split, split], []) == [[[0], [1]]]
+    assert phases([split, split], [(0, 1)]) == [[[0]], [[1]]]
+    assert phases([small, small, small], [(0, 1), (1, 2)]) == [[[0, 1, 2]]]
+    assert phases([split, small, small], [(1, 2)]) == [[[0], [1, 2]]]
+    assert phases([split, small, small], [(0, 2)]) == [[[0], [1]], [[2]]]
+    assert phases([small, split, small], [(0, 1), (0, 2)]) == [[[0]], [[1], [2]]]
+
+
+def test_results_do_not_depend_on_threads(many: Any, build: Any) -> None:
+    """Bits of a sum per row, rows over threads."""
+    rows, columns = 300, 257
+    b = build()
+    x, y = b.param(F32, rows * columns, "r"), b.param(F32, rows, "w")
+    (row,) = b.block(rows)
+    zero = b.const(0)
+    total = b.local(F32, 1)
+    b.store(total, zero, b.const(0.0, F32))
+    c = b.loop(zero, b.const(columns))
+    b.store(total, zero, b.add(b.load(total, zero), b.load(x, b.affine(c, (row, columns)))))
+    b.end(c)
+    b.store(y, row, b.load(total, zero))
+    data = np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
+    expected = np.zeros(rows, np.float32)
+    for c in range(columns):
+        expected += data[:, c]
+    got = many(b.program(flops=BIG), data, np.zeros(rows, np.float32))[1]
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_each_thread_has_its_own_scratch(many: Any, build: Any) -> None:
+    b = build()
+    n, length = 64, 50
+    y = b.param(I64, n, "w")
+    (i,) = b.block(n)
+    zero, size = b.const(0), b.const(length)
+    held = b.local(I64, length, "scratch")
+    j = b.loop(zero, size)
+    b.store(held, j, b.mul(i, j))
+    b.end(j)
+    total = b.local(I64, 1)
+    b.store(total, zero, zero)
+    j = b.loop(zero, size)
+    b.store(total, zero, b.add(b.load(total, zero), b.load(held, j)))
+    b.end(j)
+    b.store(y, i, b.load(total, zero))
+    got = many(b.program(flops=BIG), np.zeros(n, np.int64))[0]
+    np.testing.assert_array_equal(got, np.arange(n) * (length * (length - 1) // 2))
+
+
+@pytest.mark.parametrize("nbytes", [1, 100, 65536, 65537, 1_000_003])
+def test_copies_are_steps(many: Any, nbytes: int) -> None:
+    data = np.random.default_rng(1).integers(0, 256, nbytes).astype(np.uint8)
+    buffers = tuple(PlanBuffer("external", nbytes, i) for i in range(2))
+    run = many.device.prepare(Plan(buffers, (CopyStep(1, 0, nbytes),), {}), {}, None)
+    source, target = many.put(data), many.put(np.zeros_like(data))
+    run([source, target])
+    np.testing.assert_array_equal(many.get(target, data), data)
+
+
+def test_intermediates_live_in_the_arena(three: Any, build: Any) -> None:
+    n = 64
+    program = shift(build(), "shift", n, BIG)
+    buffers = (*external(n, 2), PlanBuffer("arena", 4 * n, offset=512))
+    steps = (Launch("shift", (0, 2), (), program.grid), Launch("shift", (2, 1), (), program.grid))
+    plan = Plan(buffers, steps, {"shift": program}, arena_bytes=1024, edges=((0, 1),))
+    arena = three.device.allocator.alloc(1024)
+    run = three.device.prepare(plan, three.load(program), arena)
+    data = np.arange(n, dtype=np.float32)
+    source, target = three.put(data), three.put(np.zeros_like(data))
+    run([source, target])
+    np.testing.assert_array_equal(three.get(target, data), data + 2)
+
+
+def test_setup_runs_once(three: Any, build: Any) -> None:
+    n = 16
+    program = shift(build(), "shift", n, 0)
+    once = (Launch("shift", (0, 1), (), program.grid),)
+    always = (Launch("shift", (1, 2), (), program.grid),)
+    plan = Plan(external(n, 3), always, {"shift": program}, setup=once)
+    run = three.device.prepare(plan, three.load(program), None)
+    data = np.arange(n, dtype=np.float32)
+    handles = [three.put(data), three.put(np.zeros_like(data)), three.put(np.zeros_like(data))]
+    run(handles)
+    three.device.allocator.write(handles[1], memoryview(np.full(n, 5, np.float32)).cast("B"))
+    run(handles)
+    np.testing.assert_array_equal(three.get(handles[2], data), np.full(n, 6))
+
+
+def scaled(b: Any, flops: int) -> LinearProgram:
+    """y[i] = x[i] * s for i < n; s and n are variables."""
+    x, y = b.param(F32, 32, "r"), b.param(F32, 32, "rw")
+    b.variable("n", I64, 0, 32)
+    s = b.variable("s", F32, -np.inf, np.inf)
+    (i,) = b.block(("n",))
+    b.store(y, i, b.mul(b.load(x, i), s))
+    return b.program("scaled", flops=flops)
+
+
+@pytest.mark.parametrize("flops", [0, BIG], ids=["small", "split"])
+def test_variables_change_between_calls(three: Any, build: Any, flops: int) -> None:
+    program = scaled(build(), flops)
+    specs = (VariableSpec("k", I64, 0, 16), VariableSpec("s", F32, -np.inf, np.inf))
+    step = Launch("scaled", (0, 1), (("k", 2, "*"), ("s", 2.0, "*")), (("k", 2, "*"),))
+    plan = Plan(external(32, 2), (step,), {"scaled": program}, variables=specs)
+    run = three.device.prepare(plan, three.load(program), None)
+    data = np.ones(32, np.float32)
+    for k, s in ((3, 1.5), (16, -0.25), (0, 1.0), (5, 0.0), (5, -0.0), (3, 1.5)):
+        handles = [three.put(data), three.put(np.full(32, 7, np.float32))]
+        run(handles, (k, s))
+        expected = np.where(np.arange(32) < 2 * k, np.float32(s * 2), np.float32(7))
+        got = three.get(handles[1], data)
+        np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
+
+
+def test_a_variable_out_of_its_bounds_is_an_error(three: Any, build: Any) -> None:
+    program = scaled(build(), 0)
+    step = Launch("scaled", (0, 1), (("n",), ("s",)), (("n",),))
+    plan = Plan(external(32, 2), (step,), {"scaled": program}, variables=program.variables)
+    run = three.device.prepare(plan, three.load(program), None)
+    data = np.zeros(32, np.float32)
+    with pytest.raises(ArgumentError, match="n=33 is not in"):
+        run([three.put(data), three.put(data)], (33, 1.0))
+
+
+def test_wrong_buffers_are_an_error_and_the_next_call_works(three: Any, build: Any) -> None:
+    n = 16
+    program = shift(build(), "shift", n, 0)
+    plan = Plan(external(n, 2), (Launch("shift", (0, 1), (), program.grid),), {"shift": program})
+    run = three.device.prepare(plan, three.load(program), None)
+    data = np.zeros(n, np.float32)
+    good = [three.put(data), three.put(data)]
+    with pytest.raises(ArgumentError, match="takes 2 buffers, got 1"):
+        run(good[:1])
+    with pytest.raises(ArgumentError, match="has 64 bytes, got 8"):
+        run([three.put(data[:2]), good[1]])
+    run(good)
+    assert three.get(good[1], data)[0] == 1
+
+
+def test_two_python_threads_run_two_plans_at_once(three: Any, build: Any) -> None:
+    n, failures = 400, []
+
+    def train(addend: float) -> None:
+        try:
+            program = shift(build(), "shift", n, BIG, addend)
+            steps = tuple(Launch("shift", (i % 2, 1 - i % 2), (), program.grid) for i in range(10))
+            plan = Plan(external(n, 2), steps, {"shift": program}, edges=tuple(pairwise(range(10))))
+            run = three.device.prepare(plan, three.load(program), None)
+            start = np.arange(n, dtype=np.float32)
+            a, b = three.put(start), three.put(start)
+            for i in range(60):
+                run([a, b])
+                np.testing.assert_array_equal(three.get(a, start), start + 10 * addend * (i + 1))
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=train, args=(a,)) for a in (1.0, 2.0, 3.0)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures, failures[0]
+
+
+def test_plans_may_be_dropped_while_workers_are_busy(three: Any, build: Any) -> None:
+    n = 50
+    program = shift(build(), "shift", n, BIG)
+    loaded = three.load(program)
+    step = (Launch("shift", (0, 1), (), program.grid),)
+    data = np.zeros(n, np.float32)
+    handles = [three.put(data), three.put(data)]
+    for _ in range(200):
+        run = three.device.prepare(Plan(external(n, 2), step, {"shift": program}), loaded, None)
+        run(handles)
+        del run
+    assert three.get(handles[1], data)[0] == 1
+
+
+def test_workers_end_and_start_again(three: Any, build: Any) -> None:
+    program = shift(build(), "shift", 64, BIG)
+    data = np.zeros(64, np.float32)
+    for _ in range(5):
+        np.testing.assert_array_equal(three(program, data, data.copy())[1], data + 1)
+        three.device.close()
+        assert not [t for t in threading.enumerate() if t.name.startswith("polygrad-cpu")]
+
+
+def test_the_interpreter_exits_while_workers_sleep() -> None:
+    script = """
+        from polygrad.contract import CopyStep, Plan, PlanBuffer
+        from polygrad_backend_cpu.device import CpuDevice
+        device = CpuDevice.open(0, {"threads": "3"})
+        n = 1 << 20
+        buffers = tuple(PlanBuffer("external", n, i) for i in range(2))
+        run = device.prepare(Plan(buffers, (CopyStep(1, 0, n),), {}), {}, None)
+        run([device.allocator.alloc(n), device.allocator.alloc(n)])
+        print("done")
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "done", "")
