@@ -1,0 +1,311 @@
+"""graph.json: captured graphs as one table of nodes, and back, believing nothing.
+
+    {"nodes": [[op, dtype, [source, …], argument], …],
+     "entrypoints": {name: {"inputs": [name, …], "outputs": {name: node}, "writes": {state: node}}}}
+
+Sources come before their users. The graphs stand on the tensor floor and name no device. Leaves are
+inputs and state by name. Assignment is a function of values here: what an entrypoint leaves in a
+state is listed under "writes". Floats are written in hexadecimal, so they come back bit by bit.
+
+Reading is the door for strangers' programs: each op has one line in the table below that says how
+many sources it takes and what its argument must be; then `uop.spec` checks the whole graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
+from ..errors import PolygradError, StateError
+from ..files.limits import DEFAULT, Limits
+from ..uop import spec
+from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, size, toposort
+
+Leaves = Mapping[str, UOp]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrypoint:
+    """One captured graph: which inputs it takes, what it returns, what it leaves in the state.
+
+    `draws` counts the random elements that one call takes from the model's generator.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, UOp]
+    writes: Mapping[str, UOp]
+    draws: int = 0
+
+    @property
+    def roots(self) -> list[UOp]:
+        return [*self.outputs.values(), *self.writes.values()]
+
+
+# ---- arguments: how one is written, and how what was read is checked
+
+
+class _Bad(Exception):
+    """An argument that is not what its op takes; `read` turns it into a BundleError."""
+
+
+def _natural(value: Any, least: int = 0) -> int:
+    if type(value) is not int or not least <= value < 1 << 62:
+        raise _Bad
+    return value
+
+
+def _naturals(value: Any, count: int | None = None) -> tuple[int, ...]:
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise _Bad
+    return tuple(_natural(v) for v in value)
+
+
+def _axis(value: Any, rank: int) -> int:
+    if _natural(value) >= rank:
+        raise _Bad
+    return int(value)
+
+
+def _axes(value: Any, rank: int) -> tuple[int, ...]:
+    axes = _naturals(value)
+    if sorted(set(axes)) != list(axes) or any(a >= rank for a in axes):
+        raise _Bad
+    return axes
+
+
+def _triples(value: Any, rank: int) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(value, list) or len(value) != rank:
+        raise _Bad
+    return tuple(_naturals(v, 3) for v in value)
+
+
+def _window(value: Any, rank: int) -> tuple[int, ...]:
+    axis, *rest = _naturals(value, 4)
+    if min(rest) < 1:  # size, stride, dilation
+        raise _Bad
+    return (_axis(axis, rank), *rest)
+
+
+def _reduction(value: Any, rank: int) -> tuple[Ops, tuple[int, ...]]:
+    if not isinstance(value, list) or len(value) != 2 or value[0] not in _REDUCERS:
+        raise _Bad
+    return _REDUCERS[value[0]], _axes(value[1], rank)
+
+
+def _scatter(value: Any, rank: int) -> tuple[int, str]:
+    if not isinstance(value, list) or len(value) != 2 or value[1] not in _MODES:
+        raise _Bad
+    return _axis(value[0], rank), value[1]
+
+
+def _nothing(value: Any, rank: int) -> None:
+    if value is not None:
+        raise _Bad
+
+
+_REDUCERS = {op.name: op for op in sorted(REDUCERS)}
+_MODES = ("set", "add", "max", "min", "mul")
+
+
+class _Rule(NamedTuple):
+    sources: int
+    argument: Callable[[Any, int], Any]  # (what was read, rank of the first source)
+
+
+_RULES: dict[Ops, _Rule] = {
+    Ops.IOTA: _Rule(0, lambda v, _: _natural(v)),
+    Ops.RESHAPE: _Rule(1, lambda v, _: _naturals(v)),
+    Ops.EXPAND: _Rule(1, lambda v, _: _naturals(v)),
+    Ops.PERMUTE: _Rule(1, lambda v, rank: _naturals(v, rank)),
+    Ops.SHRINK: _Rule(1, _triples),
+    Ops.PAD: _Rule(1, _triples),
+    Ops.FLIP: _Rule(1, _axes),
+    Ops.WINDOW: _Rule(1, _window),
+    Ops.REDUCE: _Rule(1, _reduction),
+    Ops.GATHER: _Rule(2, _axis),
+    Ops.SCATTER: _Rule(3, _scatter),
+    Ops.CONTIGUOUS: _Rule(1, _nothing),
+    Ops.DETACH: _Rule(1, _nothing),
+    **{op: _Rule(1, _nothing) for op in sorted(UNARY)},
+    **{op: _Rule(2, _nothing) for op in sorted(BINARY)},
+    Ops.WHERE: _Rule(3, _nothing),
+    Ops.THREEFRY: _Rule(3, _nothing),
+}
+
+
+def _number(dtype: DType, value: Any) -> Any:
+    """A constant as JSON: exact, and never beyond what other languages read exactly."""
+    if dtype.is_float:
+        return value.hex() if math.isfinite(value) else str(value)
+    return value if dtype.kind == "bool" or abs(value) < 1 << 53 else str(value)
+
+
+def _constant(dtype: DType, value: Any) -> bool | int | float:
+    """The constant that `_number` wrote; only its own spelling is taken."""
+    try:
+        if dtype.is_float:
+            number: Any = float(value) if value in ("nan", "inf", "-inf") else float.fromhex(value)
+        else:
+            number = int(value) if isinstance(value, str) else value
+    except (TypeError, ValueError, OverflowError):
+        raise _Bad from None
+    right = bool if dtype.kind == "bool" else float if dtype.is_float else int
+    if type(number) is not right or _number(dtype, canonical(dtype, number)) != value:
+        raise _Bad
+    return number  # type: ignore[no-any-return]
+
+
+# ---- writing
+
+
+def write(entrypoints: Mapping[str, Entrypoint], names: Mapping[UOp, list[Any]]) -> dict[str, Any]:
+    """The JSON value of `entrypoints`; `names` says what each leaf is, as ["state", name]."""
+    order = toposort([r for e in entrypoints.values() for r in e.roots])
+    number = {node: i for i, node in enumerate(order)}
+    entries = {
+        name: {
+            "inputs": list(e.inputs),
+            "outputs": {k: number[v] for k, v in e.outputs.items()},
+            "writes": {k: number[v] for k, v in e.writes.items()},
+            "draws": e.draws,
+        }
+        for name, e in entrypoints.items()
+    }
+    return {"nodes": [_encode(u, number, names) for u in order], "entrypoints": entries}
+
+
+def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -> list[Any]:
+    if u in names:
+        return ["LEAF", u.dtype.name, [], [*names[u], *u.shape]]
+    argument = u.arg
+    if u.op is Ops.UNIQUE:
+        argument = number[u]
+    elif u.op is Ops.CONST:
+        argument = _number(u.dtype, u.arg)
+    elif u.op is Ops.REDUCE:
+        argument = [u.arg[0].name, u.arg[1]]
+    elif u.op not in _RULES:
+        where = f" made at {u.provenance}" if u.provenance else ""
+        raise StateError(f"a bundle cannot hold the operation {u.op.name}{where}.")
+    node = [u.op.name, u.dtype.name, [number[s] for s in u.src]]
+    return node if argument is None else [*node, argument]
+
+
+# ---- reading
+
+
+class Reader:
+    """Makes the nodes of a graph.json. `fail(reason)` makes errors, `leaf(kind, name)` leaves."""
+
+    def __init__(
+        self,
+        fail: Callable[[str], Exception],
+        leaf: Callable[[str, str], UOp | None],
+        limits: Limits = DEFAULT,
+    ) -> None:
+        self.fail, self.leaf, self.limits = fail, leaf, limits
+        self.nodes: list[UOp] = []
+
+    def read(self, value: Any) -> dict[str, Entrypoint]:
+        """The entrypoints of a graph, whose every node was checked."""
+        if not isinstance(value, dict) or set(value) != {"nodes", "entrypoints"}:
+            raise self.fail("is no table of nodes and entrypoints")
+        nodes, entrypoints = value["nodes"], value["entrypoints"]
+        if not isinstance(nodes, list) or not isinstance(entrypoints, dict):
+            raise self.fail("is no table of nodes and entrypoints")
+        if len(nodes) > self.limits.nodes:
+            raise self.fail(f"has {len(nodes)} nodes; the limit is {self.limits.nodes}")
+        for i, node in enumerate(nodes):
+            self.nodes.append(self._checked(i, node))
+        found = {str(name): self._entrypoint(name, e) for name, e in entrypoints.items()}
+        roots = [r for e in found.values() for r in e.roots]
+        try:
+            spec.verify_tensor(roots)
+        except PolygradError as e:
+            raise self.fail(f"is not legal: {e}") from None
+        return found
+
+    def _checked(self, i: int, node: Any) -> UOp:
+        try:
+            made = self._node(node)
+        except _Bad:
+            raise self.fail(f"node {i} is not well formed: {str(node)[:100]}") from None
+        except PolygradError as e:
+            raise self.fail(f"node {i} is not legal: {e}") from None
+        if len(made.shape) > self.limits.rank or size(made.shape) > self.limits.elements:
+            raise self.fail(f"node {i} has the shape {made.shape}, beyond the limits")
+        return made
+
+    def _node(self, node: Any) -> UOp:
+        if not isinstance(node, list) or len(node) not in (3, 4):
+            raise _Bad
+        name, dtype_name, sources = node[:3]
+        argument = node[3] if len(node) == 4 else None
+        if not isinstance(name, str) or not isinstance(dtype_name, str):
+            raise _Bad
+        dtype = _DTYPES.get(dtype_name)
+        if dtype is None or not isinstance(sources, list):
+            raise _Bad
+        if any(type(s) is not int or not 0 <= s < len(self.nodes) for s in sources):
+            raise _Bad
+        src = tuple(self.nodes[s] for s in sources)
+        if name in _LEAVES:
+            return _LEAVES[name](self, dtype, src, argument)
+        op = _OPS.get(name)
+        if op is None or len(src) != _RULES[op].sources or dtype is dtypes.void:
+            raise _Bad
+        rank = len(src[0].shape) if src else 0
+        return UOp(op, dtype, src, _RULES[op].argument(argument, rank))
+
+    def _leaf(self, dtype: DType, src: tuple[UOp, ...], argument: Any) -> UOp:
+        if src or not isinstance(argument, list) or len(argument) < 2:
+            raise _Bad
+        kind, name, *shape = argument
+        found = self.leaf(kind, name) if isinstance(kind, str) and isinstance(name, str) else None
+        if found is None or found.dtype is not dtype or list(found.shape) != shape:
+            raise _Bad
+        return found
+
+    def _unique(self, dtype: DType, src: tuple[UOp, ...], argument: Any) -> UOp:
+        if src or dtype is not dtypes.void or argument != len(self.nodes):
+            raise _Bad
+        return UOp.const(dtypes.int32, 0, unique=True).src[0]  # a new one: its number is local
+
+    def _const(self, dtype: DType, src: tuple[UOp, ...], argument: Any) -> UOp:
+        if dtype is dtypes.void or len(src) > 1 or any(s.op is not Ops.UNIQUE for s in src):
+            raise _Bad
+        return UOp(Ops.CONST, dtype, src, _constant(dtype, argument))
+
+    def _entrypoint(self, name: str, e: Any) -> Entrypoint:
+        if not isinstance(e, dict) or set(e) != {"inputs", "outputs", "writes", "draws"}:
+            raise self.fail(f"entrypoint {name!r} is not well formed")
+        inputs, draws = e["inputs"], e["draws"]
+        if not isinstance(inputs, list) or type(draws) is not int or not 0 <= draws < 1 << 62:
+            raise self.fail(f"entrypoint {name!r} is not well formed")
+        if any(not isinstance(i, str) or self.leaf("input", i) is None for i in inputs):
+            raise self.fail(f"entrypoint {name!r} has an input that the manifest does not know")
+        writes = self._roots(name, e["writes"])
+        for state, value in writes.items():
+            leaf = self.leaf("state", state)
+            if leaf is None or leaf.shape != value.shape or leaf.dtype is not value.dtype:
+                raise self.fail(f"entrypoint {name!r} writes {state!r} with another type")
+        return Entrypoint(tuple(inputs), self._roots(name, e["outputs"]), writes, draws)
+
+    def _roots(self, name: str, table: Any) -> dict[str, UOp]:
+        if not isinstance(table, dict) or not all(
+            type(i) is int and 0 <= i < len(self.nodes) for i in table.values()
+        ):
+            raise self.fail(f"entrypoint {name!r} is not well formed")
+        return {k: self.nodes[i] for k, i in table.items()}
+
+
+_DTYPES = {**TENSOR_DTYPES, "void": dtypes.void}
+_OPS = {op.name: op for op in _RULES}
+_LEAVES: dict[str, Callable[[Reader, DType, tuple[UOp, ...], Any], UOp]] = {
+    "LEAF": Reader._leaf,
+    "UNIQUE": Reader._unique,
+    "CONST": Reader._const,
+}

@@ -1,0 +1,286 @@
+"""Model: a function with its parameters, captured once; then called, trained, saved and loaded.
+
+The author's code runs when the Model is made and never again. What it built is kept as graphs
+(entrypoints) over named state; each becomes a Plan when it is first used. A loaded Model is the
+same thing without an author.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+from .. import device as devices
+from ..engine import Runtime, current, use
+from ..engine.random import Draws
+from ..errors import ArgumentError, UnknownName, did_you_mean
+from ..files import SafetensorsFile, TensorSpec, atomic
+from ..files import safetensors as st
+from ..files.limits import DEFAULT, Limits
+from ..nn.state import check_names as check_state_names
+from ..nn.state import from_bytes
+from ..schedule.cache import substitute_all
+from ..tensor import Tensor
+from ..tensor.store import realize
+from ..uop.ops import UOp
+from .bundle import Bundle, Contents, save
+from .capture import Captured, State, capture
+from .graph import Entrypoint
+from .signature import Spec, bytes_of, check_shape, host_array, specs
+from .summary import summary
+from .trainable import Trainable
+
+Outputs = dict[str, Any]
+
+
+class Model(Trainable):
+    """A captured network.
+
+    >>> class Line:
+    ...     def __init__(self):
+    ...         self.w, self.b = Tensor([0.0]), Tensor([0.0])
+    ...     def __call__(self, x):
+    ...         return {"prediction": x * self.w + self.b}
+    >>> model = Model(Line(), inputs={"x": Tensor.empty(5)}, targets={"y": Tensor.empty(5)},
+    ...               loss=lambda outputs, y: (outputs["prediction"] - y).square().mean())
+    >>> history = model.fit({"x": x, "y": 3 * x + 2}, epochs=100, optimizer="sgd", lr=0.1)
+
+    `author` is called with the inputs by name and returns a Tensor or a dict of named outputs.
+    `loss` is called with those outputs and the targets by name. `params` names the state of a plain
+    function; without it, it is every Tensor that can be reached from the author's attributes.
+    """
+
+    def __init__(
+        self,
+        author: Any,
+        inputs: Mapping[str, Any],
+        targets: Mapping[str, Any] | None = None,
+        loss: Callable[..., Any] | None = None,
+        params: Any = None,
+    ) -> None:
+        given, wanted = specs(inputs, "inputs"), specs(targets, "targets")
+        if both := set(given) & set(wanted):
+            raise ArgumentError(f"{min(both)!r} is both an input and a target.")
+        if wanted and loss is None:
+            raise ArgumentError("targets are for a loss: give loss= too.")
+        runtime, device = current(), devices.default()
+        captured = capture(runtime, author, given, wanted, loss, params, device)
+        generator = Draws()
+        generator.state = _own_generator(runtime)
+        self._set_up(captured, given | wanted, tuple(wanted), generator, runtime, device)
+
+    # ---- state
+
+    @property
+    def params(self) -> list[str]:
+        """Names of what the optimizer trains."""
+        return [n for n, s in self.states.items() if s.role == "param"]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Parameters, auxiliary and frozen state by name, tied names included."""
+        own = {n: s.tensor for n, s in self.states.items() if s.role != "optimizer"}
+        return own | {alias: own[n] for alias, n in self.captured.aliases.items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Set the state to the values of the same names; all of it or, on an error, nothing."""
+        from ..nn import load_state_dict
+
+        self._check_alive()
+        with use(self.runtime):
+            load_state_dict(self.state_dict(), state_dict, strict)
+
+    def read_buffer(self, name: str) -> Any:
+        """A numpy copy of one array of the state."""
+        return self._state(name).tensor.numpy()
+
+    def write_buffer(self, name: str, value: Any) -> None:
+        """Overwrite one array of the state; the value has its shape."""
+        state = self._state(name)
+        view, shape = host_array(f"write_buffer: {name!r}", value, state.spec.dtype)
+        check_shape(f"write_buffer: {name!r}", shape, state.spec)
+        with use(self.runtime):
+            state.tensor.assign(from_bytes(view, state.spec.dtype, shape, self.device)).realize()
+
+    def _state(self, name: str) -> State:
+        self._check_alive()
+        real = self.captured.aliases.get(name, name)
+        if real not in self.states:
+            hint = did_you_mean(str(name), self.states)
+            raise UnknownName(f"no state {name!r}.{hint} Valid: {', '.join(self.states)}.")
+        return self.states[real]
+
+    def export_weights(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
+        """The state as a .safetensors file, or its bytes."""
+        tensors = {n: s.tensor for n, s in self.states.items() if s.role != "optimizer"}
+        chunks = st.plan(
+            {n: TensorSpec(*Spec.of(t)[::-1], bytes_of(t)) for n, t in tensors.items()}
+        )
+        if path is None:
+            return b"".join(chunks)
+        with atomic(path) as file:
+            file.writelines(chunks)
+        return None
+
+    def import_weights(self, source: Any) -> None:
+        """Replace the state by a .safetensors file with the same names, shapes and dtypes."""
+        own = {n: s for n, s in self.states.items() if s.role != "optimizer"}
+        with SafetensorsFile(source) as file:
+            check_state_names(own, file.tensors)
+            for name, info in file.tensors.items():
+                what = f"import_weights: {name!r}"
+                check_shape(what, info.shape, own[name].spec)
+                if info.dtype is not own[name].spec.dtype:
+                    raise ArgumentError(f"{what} is {info.dtype.name}, not {own[name].spec}.")
+            values = {
+                i.name: from_bytes(v, i.dtype, i.shape, self.device) for i, v in st.walk(file)
+            }
+        self.load_state_dict(values, strict=False)
+
+    # ---- what it is
+
+    def entrypoints(self) -> dict[str, dict[str, dict[str, str]]]:
+        """What each entrypoint takes and gives, as texts."""
+        return {
+            name: {
+                "inputs": {n: str(self.specs[n]) for n in e.inputs},
+                "outputs": {n: str(Spec(u.shape, u.dtype)) for n, u in e.outputs.items()},
+            }
+            for name, e in self.captured.entrypoints.items()
+        }
+
+    def summary(self) -> str:
+        """A table of entrypoints and state. Runs nothing and reads no weight."""
+        entries = {
+            name: (
+                {n: self.specs[n] for n in e.inputs},
+                {n: Spec(u.shape, u.dtype) for n, u in e.outputs.items()},
+            )
+            for name, e in self.captured.entrypoints.items()
+        }
+        return summary(entries, {n: (s.role, s.spec) for n, s in self.states.items()})
+
+    def stats(self) -> dict[str, int]:
+        """Kernels of each Plan made so far."""
+        plans = {**self._plans, **({"train": self._trainer.step} if self._trainer else {})}
+        return {name: plan.routine.launches for name, plan in plans.items()}
+
+    def __repr__(self) -> str:
+        entries = ", ".join(self.captured.entrypoints)
+        return f"Model({entries}; {len(self.params)} parameters on {self.device!r})"
+
+    def set_metadata(self, key: str, value: Any) -> None:
+        """Attach application data that JSON can hold; None removes it. Kept in bundles."""
+        from ..files import jsontext
+
+        if key in ("transformer", "polygrad") or key.startswith("polygrad."):
+            raise ArgumentError(f"the metadata key {key!r} is reserved.")
+        try:
+            text = jsontext.dumps(value)
+        except (TypeError, ValueError) as e:
+            raise ArgumentError(f"metadata {key!r} is no JSON value: {e}.") from None
+        if "\0" in key or b"\\u0000" in text:
+            raise ArgumentError(f"metadata {key!r} holds a NUL character.")
+        self.metadata.pop(key, None)
+        if value is not None:
+            self.metadata[key] = jsontext.loads(text, ArgumentError)
+
+    def get_metadata(self, key: str) -> Any:
+        """A copy of what `set_metadata` attached, None if there is nothing."""
+        from copy import deepcopy
+
+        return deepcopy(self.metadata.get(key))
+
+    # ---- files
+
+    @overload
+    def save(self, path: None = None, include_optimizer: bool = True) -> bytes: ...
+    @overload
+    def save(self, path: str | os.PathLike[str], include_optimizer: bool = True) -> None: ...
+    def save(
+        self, path: str | os.PathLike[str] | None = None, include_optimizer: bool = True
+    ) -> bytes | None:
+        """Write a .pgb bundle atomically, or give its bytes. It needs no author's class to load."""
+        self._check_alive()
+        self._check_initialized()
+        states = {
+            n: s for n, s in self.states.items() if include_optimizer or s.role != "optimizer"
+        }
+        captured = Captured(
+            self.captured.inputs, states, self.captured.aliases, self.captured.entrypoints
+        )
+        contents = Contents(
+            captured,
+            self.specs,
+            self.targets,
+            self.generator.state,
+            self.optimizer_config() if include_optimizer else None,
+            self.metadata,
+        )
+        with use(self.runtime):
+            return save(contents, path)
+
+    @classmethod
+    def load(cls, source: Any, device: str | None = None, limits: Limits = DEFAULT) -> Model:
+        """The Model of a .pgb bundle: a path or bytes. Raises BundleError for anything else.
+
+        Nothing in the file is executed: graphs are checked node by node and compiled here.
+        """
+        place = devices.canonical(device) if device else devices.default()
+        runtime = current()
+        with Bundle(source, limits) as bundle:
+            contents = bundle.read(place)
+        model = cls.__new__(cls)
+        generator = Draws()
+        generator.state = contents.generator
+        model._set_up(
+            contents.captured, contents.specs, contents.targets, generator, runtime, place
+        )
+        model.metadata = contents.metadata
+        model._optimizer_config = contents.optimizer
+        return model
+
+    # ---- place and end
+
+    def place(self, device: str) -> Model:
+        """Move the Model to another device, in place; Plans are made anew there."""
+        self._check_alive()
+        target = devices.canonical(device)
+        devices.get(target)
+        captured = self.captured
+        moved: dict[UOp, UOp] = {}
+        for name, old in captured.inputs.items():
+            captured.inputs[name] = moved[old] = UOp.buffer(old.dtype, old.shape, target)
+        with use(self.runtime):
+            for state in self.states.values():
+                old, state.tensor = state.symbol, state.tensor.to(target)
+                state.symbol = moved[old] = UOp.buffer(old.dtype, old.shape, target)
+            realize([s.tensor for s in self.states.values()])
+        for name, e in captured.entrypoints.items():
+            roots = substitute_all(e.roots, moved)
+            count = len(e.outputs)
+            captured.entrypoints[name] = Entrypoint(
+                e.inputs,
+                dict(zip(e.outputs, roots[:count], strict=True)),
+                dict(zip(e.writes, roots[count:], strict=True)),
+                e.draws,
+            )
+        self.device, self._plans, self._trainer = target, {}, None
+        return self
+
+    def dispose(self) -> None:
+        """Give the memory back; every later use is an error."""
+        self._disposed = True
+        self._plans, self._trainer = {}, None
+        self.captured = Captured({})
+
+
+def _own_generator(runtime: Runtime) -> tuple[int, int]:
+    """Key and counter of a Model's own draws: fixed by the seed, apart from everybody else's."""
+    from hashlib import blake2b
+
+    drawn = ",".join(map(str, runtime.draws.take(2))).encode()
+    return int.from_bytes(blake2b(drawn, digest_size=8).digest(), "little"), 0
+
+
+__all__ = ["Model"]

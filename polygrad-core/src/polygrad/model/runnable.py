@@ -1,0 +1,162 @@
+"""The half of a Model that runs: its graphs, its state, and calls of its entrypoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..device.buffer import Buffer
+from ..engine import Recorded, Runtime, make_plan, use
+from ..engine.random import Draws
+from ..errors import ArgumentError, StateError, UnknownName, did_you_mean
+from ..nn.optim import Optimizer
+from ..tensor import Tensor
+from ..tensor.base import leaf as make_leaf
+from ..uop.ops import UOp
+from .capture import Captured, State, draw_variables
+from .graph import Entrypoint
+from .signature import Spec, check_dtype, check_names, check_shape, host_array
+
+if TYPE_CHECKING:
+    from .train import Trainer
+
+Outputs = dict[str, Any]
+
+
+class Runnable:
+    """Entrypoints over state. Each is made into a Plan when it is first called."""
+
+    def _set_up(
+        self,
+        captured: Captured,
+        all_specs: Mapping[str, Spec],
+        targets: tuple[str, ...],
+        generator: Draws,
+        runtime: Runtime,
+        device: str,
+    ) -> None:
+        self.captured, self.specs, self.targets = captured, dict(all_specs), targets
+        self.generator, self.runtime, self.device = generator, runtime, device
+        self.metadata: dict[str, Any] = {}
+        self.optimizer: Optimizer | None = None
+        self._optimizer_config: dict[str, Any] | None = None  # of a loaded bundle
+        self._optimizer_given: str | Optimizer | None = None
+        self._trainer: Trainer | None = None
+        self._plans: dict[str, Recorded] = {}
+        self._ready = self._disposed = False
+
+    @property
+    def states(self) -> dict[str, State]:
+        """Every array that lives between calls, by name."""
+        return self.captured.states
+
+    def holders(self) -> dict[UOp, Tensor]:
+        """Symbol of each state -> the Tensor that has its value."""
+        return {s.symbol: s.tensor for s in self.states.values()}
+
+    # ---- calling
+
+    def __call__(self, *args: Any, **inputs: Any) -> Outputs:
+        return self.forward(*args, **inputs)
+
+    def forward(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> Outputs:
+        """Run the entrypoint "forward": `model.forward(x=…)` or `model.forward({"x": …})`.
+
+        Gives the outputs by name: numpy arrays, or Tensors if any input is one.
+        """
+        return self.call("forward", inputs, **named)
+
+    def call(
+        self,
+        entrypoint: str,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        readback: bool = True,
+        **named: Any,
+    ) -> Outputs:
+        """Run an entrypoint. Without `readback` nothing is returned but state may have changed."""
+        entry = self._entrypoint(entrypoint)
+        given = {**mapping(inputs), **named}
+        what = f"entrypoint {entrypoint!r}"
+        check_names(given, dict.fromkeys(entry.inputs), what)
+        plan = self._plan(entrypoint, entry)
+        with use(self.runtime):
+            buffers = [self._input(what, n, given[n]) for n in entry.inputs]
+            made = plan(buffers, self.generator.take(entry.draws))
+            if not readback:
+                return {}
+            pairs = zip(entry.outputs.items(), made, strict=True)
+            outputs = {n: self._tensor(b, Spec(u.shape, u.dtype)) for (n, u), b in pairs}
+            if any(isinstance(v, Tensor) for v in given.values()):
+                return outputs
+            return {n: t.numpy() for n, t in outputs.items()}
+
+    def _entrypoint(self, name: str) -> Entrypoint:
+        self._check_alive()
+        known = self.captured.entrypoints
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise UnknownName(f"no entrypoint {name!r}.{hint} Valid: {', '.join(known)}.")
+        return known[name]
+
+    def _plan(self, name: str, entry: Entrypoint) -> Recorded:
+        if not self._ready:
+            self._check_initialized()
+        found = self._plans.get(name)
+        if found is None:
+            with use(self.runtime):
+                found = self._plans[name] = make_plan(
+                    list(entry.outputs.values()),
+                    [self.captured.inputs[n] for n in entry.inputs],
+                    list(draw_variables()),
+                    {self.states[n].symbol: u for n, u in entry.writes.items()},
+                    self.holders(),
+                )
+        return found
+
+    def _check_initialized(self) -> None:
+        """Refuse parameters that nobody wrote: `Tensor.empty` in an author, say."""
+        for name, state in self.states.items():
+            leaf = self.runtime.leaf_of(state.tensor.uop)
+            buffer = None if leaf is None else self.runtime.find(leaf)
+            if buffer is not None and buffer.nbytes and not buffer.allocated:
+                raise StateError(
+                    f"{state.role} {name!r} ({state.spec}) is not initialized: nothing was ever"
+                    " written into it. Assign a value, or use load_state_dict or import_weights."
+                )
+        self._ready = True
+
+    def _input(self, what: str, name: str, value: Any) -> Buffer:
+        spec = self.specs[name]
+        if isinstance(value, Tensor):
+            label = f"{what}: {name!r}"
+            check_shape(label, value.shape, spec)
+            check_dtype(label, value.dtype, spec)
+            ready = value.cast(spec.dtype).to(self.device).realize()
+            leaf = self.runtime.leaf_of(ready.uop)
+            assert leaf is not None
+            return self.runtime.buffer_of(leaf)
+        view, shape = host_array(f"{what}: {name!r}", value, spec.dtype)
+        check_shape(f"{what}: {name!r}", shape, spec)
+        buffer = Buffer(self.device, spec.nbytes)
+        buffer.write(view)
+        return buffer
+
+    def _tensor(self, buffer: Buffer, spec: Spec) -> Tensor:
+        node = UOp.buffer(spec.dtype, spec.shape, self.device)
+        self.runtime.bind(node, buffer)
+        return make_leaf(node, self.device, False)
+
+    def _check_alive(self) -> None:
+        if self._disposed:
+            raise StateError("this Model was disposed.")
+
+
+def mapping(inputs: Any) -> Mapping[str, Any]:
+    if inputs is None:
+        return {}
+    if not isinstance(inputs, Mapping):
+        raise ArgumentError(
+            f"inputs are given by name, as forward(x=…), not as {type(inputs).__name__}."
+        )
+    return inputs

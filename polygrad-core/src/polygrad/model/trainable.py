@@ -1,0 +1,162 @@
+"""The half of a Model that learns: fit, single steps, and the optimizer it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, Literal
+
+from ..device.buffer import Buffer
+from ..engine import use
+from ..errors import ArgumentError, StateError
+from ..nn.optim import Optimizer
+from ..nn.optim import make as make_optimizer
+from . import data as batches
+from .graph import Entrypoint
+from .history import History
+from .runnable import Runnable, mapping
+from .signature import Spec
+from .train import Callback, Trainer, loop
+
+
+class Trainable(Runnable):
+    """Training on top of what can be called."""
+
+    def fit(
+        self,
+        data: Any,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        optimizer: str | Optimizer | None = None,
+        lr: Any = None,
+        remainder: Literal["error", "drop", "keep"] = "error",
+        shuffle: bool | int = False,
+        validation: Any = None,
+        callbacks: Callback | Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> History:
+        """Train on `data`, and give the loss of each step.
+
+        `data` maps inputs and targets to arrays, or is an iterable of such mappings, one per batch.
+        Without `batch_size` each step sees all of it. `shuffle` draws a new order for each epoch (a
+        number seeds it). `validation` is data whose loss is taken after each epoch. A callback gets
+        a `Step` after each step, and ends the training by returning False.
+        """
+        entry = self._training_entry()
+        wanted = {n: self.specs[n] for n in entry.inputs}
+        source = batches.batches(data, wanted, batch_size, remainder, shuffle)
+        evaluate = self._evaluation(validation, batch_size)
+        if type(epochs) is not int or epochs < 0:
+            raise ArgumentError(f"fit: epochs={epochs!r} is no whole number of 0 or more.")
+        some = (callbacks,) if callable(callbacks) else tuple(callbacks)
+        trainer = self._trained_by(optimizer, lr)
+        with use(self.runtime):
+            return loop(trainer, source, epochs, some, progress, evaluate)
+
+    def train_step(self, data: Mapping[str, Any] | None = None, /, **named: Any) -> float:
+        """One step on one batch with the optimizer that is set; gives the loss before it."""
+        entry = self._training_entry()
+        wanted = {n: self.specs[n] for n in entry.inputs}
+        batch = batches.one({**mapping(data), **named}, wanted, "train_step")
+        trainer = self._trained_by(None, None)
+        with use(self.runtime):
+            return trainer(batch)
+
+    def _training_entry(self) -> Entrypoint:
+        self._check_alive()
+        if "train" not in self.captured.entrypoints:
+            raise StateError("this Model was made without a loss, so it cannot be trained.")
+        return self.captured.entrypoints["train"]
+
+    def _evaluation(self, validation: Any, batch_size: int | None) -> Callable[[], float] | None:
+        if validation is None:
+            return None
+        entry = self._entrypoint("loss")
+        wanted = {n: self.specs[n] for n in entry.inputs}
+        source = batches.batches(validation, wanted, batch_size, "drop", False)
+        inputs = {n: Buffer(self.device, s.nbytes) for n, s in wanted.items()}
+
+        def evaluate() -> float:
+            plan = self._plan("loss", entry)
+            losses = []
+            for batch in source.epoch(0):
+                for name, buffer in inputs.items():
+                    buffer.write(batch[name])
+                made = plan(list(inputs.values()), self.generator.take(entry.draws))
+                out = entry.outputs["loss"]
+                losses.append(self._tensor(made[0], Spec(out.shape, out.dtype)).item())
+            return sum(losses) / len(losses)
+
+        return evaluate
+
+    # ---- the optimizer
+
+    def set_optimizer(self, optimizer: str | Optimizer, **options: Any) -> None:
+        """Train with this optimizer from now on: a name with its options, or an object.
+
+        Moments are kept where the new one remembers the same ones, as after loading a bundle.
+        """
+        self._training_entry()
+        self.optimizer = copy(make_optimizer(optimizer, **options))  # another Model may take it too
+        self._optimizer_given = optimizer
+        config = self._optimizer_config or {}
+        if config.get("name") == self.optimizer.name:
+            self.optimizer.steps = config["steps"]
+        self._trainer = None
+
+    def set_learning_rate(self, lr: Any) -> None:
+        """Change the rate or its schedule; nothing is compiled, and moments stay."""
+        self._trained_by(None, lr)
+
+    def reset_optimizer_state(self) -> None:
+        """Forget the moments."""
+        for name in [n for n, s in self.states.items() if s.role == "optimizer"]:
+            del self.states[name]
+        self._optimizer_config = self._trainer = None
+        if self.optimizer is not None:
+            self.optimizer.steps = 0
+
+    def _trained_by(self, optimizer: str | Optimizer | None, lr: Any) -> Trainer:
+        """The training step; a new one only if the optimizer is another one than before."""
+        if optimizer is not None and not self._is_current(optimizer):
+            self.set_optimizer(optimizer)
+        if self.optimizer is None:
+            config = self._optimizer_config
+            if config is None and optimizer is None and lr is None:
+                raise StateError(
+                    "no optimizer is set: fit(optimizer='adam', lr=0.001), or set_optimizer(…)."
+                )
+            self.set_optimizer(config["name"] if config else "adam", **_options(config))
+        assert self.optimizer is not None
+        if lr is not None:
+            self.optimizer.set_schedule(lr)
+        if not self._ready:
+            self._check_initialized()
+        if self._trainer is None:
+            self._trainer = Trainer(self, self.optimizer)
+        return self._trainer
+
+    def _is_current(self, optimizer: str | Optimizer) -> bool:
+        mine = self.optimizer
+        if mine is None:
+            return False
+        if isinstance(optimizer, Optimizer):
+            return self._optimizer_given is optimizer
+        return mine.name == optimizer.lower() and mine.config == make_optimizer(optimizer).config
+
+    def optimizer_config(self) -> dict[str, Any] | None:
+        optimizer = self.optimizer
+        if optimizer is None:
+            return self._optimizer_config
+        lr = optimizer.schedule
+        lr = lr if isinstance(lr, (int, float)) else dict(lr)
+        return {
+            "name": optimizer.name,
+            "lr": lr,
+            "options": optimizer.config,
+            "steps": optimizer.steps,
+        }
+
+
+def _options(config: dict[str, Any] | None) -> dict[str, Any]:
+    return {**config["options"], "lr": config["lr"]} if config else {}

@@ -1,0 +1,72 @@
+"""Neural-network building blocks: layers, optimizers, initial values, state by name, rate
+schedules.
+
+A layer is an object that is called; its parameters are Tensor attributes with torch's names and
+shapes. There is no base class to inherit from: any object, list or dict that holds Tensors is a
+model, and `get_state_dict` names what it finds by the path of attributes to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import init as init
+    from . import lr as lr
+    from . import optim as optim
+    from . import state as state
+    from .conv import Conv1d as Conv1d
+    from .conv import Conv2d as Conv2d
+    from .layers import Dropout as Dropout
+    from .layers import Embedding as Embedding
+    from .layers import Linear as Linear
+    from .layers import Sequential as Sequential
+    from .norm import BatchNorm as BatchNorm
+    from .norm import BatchNorm2d as BatchNorm2d
+    from .norm import GroupNorm as GroupNorm
+    from .norm import LayerNorm as LayerNorm
+    from .norm import LayerNorm2d as LayerNorm2d
+    from .norm import RMSNorm as RMSNorm
+    from .state import get_parameters as get_parameters
+    from .state import get_state_dict as get_state_dict
+    from .state import load_state_dict as load_state_dict
+    from .state import safe_load as safe_load
+    from .state import safe_save as safe_save
+
+# public name -> module; "" where the name is the module itself
+_NAMES = {
+    "BatchNorm": "norm",
+    "BatchNorm2d": "norm",
+    "Conv1d": "conv",
+    "Conv2d": "conv",
+    "Dropout": "layers",
+    "Embedding": "layers",
+    "GroupNorm": "norm",
+    "LayerNorm": "norm",
+    "LayerNorm2d": "norm",
+    "Linear": "layers",
+    "RMSNorm": "norm",
+    "Sequential": "layers",
+    "get_parameters": "state",
+    "get_state_dict": "state",
+    "init": "",
+    "load_state_dict": "state",
+    "lr": "",
+    "optim": "",
+    "safe_load": "state",
+    "safe_save": "state",
+    "state": "",
+}
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = _NAMES[name]
+    found = import_module(f".{module or name}", __name__)
+    value = getattr(found, name) if module else found
+    globals()[name] = value
+    return value

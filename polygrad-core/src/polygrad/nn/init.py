@@ -1,0 +1,105 @@
+"""Initial values as data: a kind and its number, so that they can be kept in a file and made again.
+
+>>> weight = init.kaiming_uniform()((64, 32))
+
+A spec is called with a shape and gives a Tensor that requires a gradient. The random ones draw from
+the library's generator, so `Tensor.manual_seed` before construction fixes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..dtype import DType, dtypes
+from ..errors import ArgumentError, UnknownName, did_you_mean
+from ..tensor import Tensor
+
+Shape = tuple[int, ...]
+
+
+class Init(NamedTuple):
+    """How a parameter starts: `kind` names an entry of the table below."""
+
+    kind: str
+    value: Any = None
+
+    def __call__(self, shape: Sequence[int], dtype: DType = dtypes.float32) -> Tensor:
+        if self.kind not in _MAKERS:
+            hint = did_you_mean(self.kind, _MAKERS)
+            raise UnknownName(
+                f"no initial value named {self.kind!r}.{hint} Valid: {', '.join(_MAKERS)}."
+            )
+        return parameter(_MAKERS[self.kind](tuple(shape), self.value).cast(dtype))
+
+
+def parameter(tensor: Tensor) -> Tensor:
+    """Mark a tensor as one that is trained."""
+    return tensor.requires_grad_(True)
+
+
+def fan_in(shape: Sequence[int]) -> int:
+    """Inputs of one output element of a weight (out, in, *kernel)."""
+    return math.prod(shape[1:]) if len(shape) > 1 else math.prod(shape)
+
+
+def zeros() -> Init:
+    return Init("zeros")
+
+
+def ones() -> Init:
+    return Init("ones")
+
+
+def randn(scale: float = 0.02) -> Init:
+    """Normal with mean 0 and standard deviation `scale`."""
+    return Init("randn", scale)
+
+
+def uniform(bound: float) -> Init:
+    """Uniform in [-bound, bound)."""
+    return Init("uniform", bound)
+
+
+def kaiming(gain: float = math.sqrt(2)) -> Init:
+    """Normal with standard deviation gain / sqrt(fan_in) (He et al. 2015)."""
+    return Init("kaiming", gain)
+
+
+def kaiming_uniform(a: float = math.sqrt(5)) -> Init:
+    """Uniform in ±sqrt(6 / ((1 + a²) fan_in)); with the default, ±1 / sqrt(fan_in)."""
+    return Init("kaiming_uniform", a)
+
+
+def literal(data: Any) -> Init:
+    """These values; their number must be that of the shape."""
+    return Init("literal", data)
+
+
+def _uniform(shape: Shape, bound: float) -> Tensor:
+    return Tensor.rand(*shape) * (2 * bound) - bound
+
+
+def _kaiming_uniform(shape: Shape, a: float) -> Tensor:
+    return _uniform(shape, math.sqrt(6 / ((1 + a * a) * max(fan_in(shape), 1))))
+
+
+def _literal(shape: Shape, data: Any) -> Tensor:
+    tensor = data if isinstance(data, Tensor) else Tensor(data)
+    if tensor.numel() != math.prod(shape):
+        raise ArgumentError(
+            f"init.literal has {tensor.numel()} values; the shape {shape} needs {math.prod(shape)}"
+        )
+    return tensor.reshape(shape)
+
+
+_MAKERS: dict[str, Callable[[Shape, Any], Tensor]] = {
+    "zeros": lambda shape, _: Tensor.zeros(*shape),
+    "ones": lambda shape, _: Tensor.ones(*shape),
+    "randn": lambda shape, scale: Tensor.randn(*shape) * scale,
+    "uniform": _uniform,
+    "kaiming": lambda shape, gain: Tensor.randn(*shape) * (gain / math.sqrt(max(fan_in(shape), 1))),
+    "kaiming_uniform": _kaiming_uniform,
+    "literal": _literal,
+}

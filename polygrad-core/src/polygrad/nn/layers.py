@@ -1,0 +1,91 @@
+"""Layers that every network uses: Linear, Embedding, Dropout, and a list of callables.
+
+Names, shapes and initial values of parameters are torch's, so that its checkpoints load by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..dtype import DType, dtypes
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor
+from . import init
+
+
+def wrong_input(layer: object, expected: str, x: Tensor) -> ShapeError:
+    """The error of a layer called with another shape than it takes."""
+    return ShapeError(f"{layer!r} takes {expected}, got an input of shape {x.shape}.")
+
+
+class Linear:
+    """``x @ weight.T + bias``: (…, in_features) -> (…, out_features). Weight is (out, in)."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, dtype: DType = dtypes.float32
+    ) -> None:
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = init.kaiming_uniform()((out_features, in_features), dtype)
+        bound = in_features**-0.5 if in_features else 0.0
+        self.bias = init.uniform(bound)((out_features,), dtype) if bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not x.shape or x.shape[-1] != self.in_features:
+            raise wrong_input(self, f"(…, {self.in_features})", x)
+        y = x @ self.weight.transpose(0, 1)
+        return y if self.bias is None else y + self.bias
+
+    def __repr__(self) -> str:
+        tail = "" if self.bias is not None else ", bias=False"
+        return f"Linear({self.in_features}, {self.out_features}{tail})"
+
+
+class Embedding:
+    """Rows of a table by index: integers of any shape -> that shape with (embed_size,) after it."""
+
+    def __init__(self, vocab_size: int, embed_size: int, dtype: DType = dtypes.float32) -> None:
+        self.vocab_size, self.embed_size = vocab_size, embed_size
+        self.weight = init.randn(1.0)((vocab_size, embed_size), dtype)
+
+    def __call__(self, index: Tensor) -> Tensor:
+        if not index.dtype.is_int:
+            raise DTypeError(f"{self!r} takes integer indices, got {index.dtype.name}.")
+        return self.weight[index]
+
+    def __repr__(self) -> str:
+        return f"Embedding({self.vocab_size}, {self.embed_size})"
+
+
+class Dropout:
+    """While TRAINING, zero each element with probability `p` and scale the rest by 1 / (1 - p)."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"Dropout takes a probability from 0 to 1, got {p!r}.")
+        self.p = p
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.dropout(self.p)
+
+    def __repr__(self) -> str:
+        return f"Dropout({self.p})"
+
+
+class Sequential(list[Any]):
+    """Callables applied one after the other. A list, so that it can be indexed and extended.
+
+    >>> net = Sequential(Linear(4, 8), Tensor.relu, Linear(8, 2))
+    """
+
+    def __init__(self, *layers: Callable[[Tensor], Tensor] | Iterable[Any]) -> None:
+        one = layers[0] if len(layers) == 1 else None
+        super().__init__(one if isinstance(one, (list, tuple)) else layers)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+    def __repr__(self) -> str:
+        return f"Sequential({', '.join(getattr(f, '__qualname__', repr(f)) for f in self)})"

@@ -1,0 +1,101 @@
+"""Learning-rate schedules as data: kind and numbers, so that they can be kept in a file.
+
+`resolve(schedule, step)` gives the rate of the 1-based `step`. A number is a constant schedule.
+
+>>> schedule = warmup(0.1, 100, cosine_decay(0.1, 0.001, 900))
+>>> resolve(schedule, 100)
+0.1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ArgumentError, UnknownName, did_you_mean
+
+Schedule = Mapping[str, Any]
+
+
+def constant(value: float) -> Schedule:
+    return {"kind": "constant", "value": value}
+
+
+def linear_decay(peak: float, final: float, steps: int) -> Schedule:
+    """``peak + (final - peak) * min(step / steps, 1)``."""
+    return {"kind": "linear_decay", "peak": peak, "final": final, "steps": steps}
+
+
+def cosine_decay(peak: float, final: float, steps: int) -> Schedule:
+    """Half a cosine from `peak` to `final` (Loshchilov and Hutter 2017), then `final`."""
+    return {"kind": "cosine_decay", "peak": peak, "final": final, "steps": steps}
+
+
+def warmup(peak_lr: float, warmup_steps: int, after: Schedule | float) -> Schedule:
+    """Linear from 0 to `peak_lr`, then `after`, whose step 1 is the first one behind it."""
+    return {"kind": "warmup", "peak_lr": peak_lr, "warmup_steps": warmup_steps, "after": after}
+
+
+def step(value: float, every: int, factor: float = 0.1) -> Schedule:
+    """`value`, times `factor` after each `every` steps."""
+    return {"kind": "step", "value": value, "every": every, "factor": factor}
+
+
+def multi_step(value: float, milestones: Sequence[int], factor: float = 0.1) -> Schedule:
+    """`value`, times `factor` after each of the `milestones`."""
+    return {
+        "kind": "multi_step", "value": value, "milestones": list(milestones), "factor": factor
+    }  # fmt: skip
+
+
+def one_cycle(
+    peak: float, steps: int, rise: float = 0.3, start: float = 25, end: float = 1e4
+) -> Schedule:
+    """Half a cosine up from peak / start, then down to peak / start / end (Smith, Topin 2018)."""
+    return {
+        "kind": "one_cycle", "peak": peak, "steps": steps, "rise": rise, "start": start, "end": end
+    }  # fmt: skip
+
+
+def resolve(schedule: Schedule | float, at: int) -> float:
+    """The rate of step `at`, counted from 1."""
+    if isinstance(schedule, (int, float)):
+        return float(schedule)
+    if not isinstance(schedule, Mapping):
+        raise ArgumentError(
+            f"a learning rate is a number or a schedule of nn.lr, not {type(schedule).__name__}."
+        )
+    kind = str(schedule.get("kind"))
+    if kind not in _RATES:
+        hint = did_you_mean(kind, _RATES)
+        raise UnknownName(f"no schedule named {kind!r}.{hint} Valid: {', '.join(_RATES)}.")
+    return float(_RATES[kind](schedule, at))
+
+
+def _between(a: float, b: float, part: float) -> float:
+    """Half a cosine from a to b, `part` of the way."""
+    return b + (a - b) * (1 + math.cos(math.pi * min(part, 1.0))) / 2
+
+
+def _warmup(s: Schedule, at: int) -> float:
+    rise = s["warmup_steps"]
+    return s["peak_lr"] * at / rise if at <= rise else resolve(s["after"], at - rise)
+
+
+def _one_cycle(s: Schedule, at: int) -> float:
+    top, low = s["steps"] * s["rise"], s["peak"] / s["start"]
+    if at <= top:
+        return _between(low, s["peak"], at / top)
+    return _between(s["peak"], low / s["end"], (at - top) / max(s["steps"] - top, 1))
+
+
+_RATES: dict[str, Callable[[Schedule, int], float]] = {
+    "constant": lambda s, at: s["value"],
+    "linear_decay": lambda s, at: s["peak"] + (s["final"] - s["peak"]) * min(at / s["steps"], 1),
+    "cosine_decay": lambda s, at: _between(s["peak"], s["final"], at / s["steps"]),
+    "warmup": _warmup,
+    "step": lambda s, at: s["value"] * s["factor"] ** ((at - 1) // s["every"]),
+    "multi_step": lambda s, at: s["value"] * s["factor"] ** sum(at > m for m in s["milestones"]),
+    "one_cycle": _one_cycle,
+}

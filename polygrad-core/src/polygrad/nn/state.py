@@ -1,0 +1,160 @@
+"""State by name: the Tensors of any object, found by the path of attributes, keys and numbers.
+
+`net.layers[0].weight` is called "layers.0.weight". A Tensor met twice keeps both names in the state
+dict (it is tied), and is one parameter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from ..dtype import DType
+from ..errors import ArgumentError, ShapeError, did_you_mean
+from ..files import SafetensorsFile, TensorSpec, atomic
+from ..files import safetensors as st
+from ..tensor import Tensor
+from ..tensor.store import new_leaf
+from ..tensor.store import realize as realize_all
+
+
+def get_state_dict(obj: Any, prefix: str = "") -> dict[str, Tensor]:
+    """Every Tensor that can be reached from `obj`, by its path."""
+    found: dict[str, Tensor] = {}
+    stack: list[tuple[str, Any, tuple[int, ...]]] = [(prefix.strip("."), obj, ())]
+    while stack:
+        path, value, above = stack.pop()
+        if isinstance(value, Tensor):
+            found[path or "value"] = value
+        elif id(value) not in above:  # an object below itself is not walked again
+            inner = [(f"{path}.{name}" if path else name, v) for name, v in _parts(value)]
+            stack += [(name, v, (*above, id(value))) for name, v in reversed(inner)]
+    return found
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What lies directly below an object: items of containers, attributes of the rest."""
+    if isinstance(value, Mapping):
+        yield from ((str(k), v) for k, v in value.items())
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from zip(value._fields, value, strict=True)
+    elif isinstance(value, (list, tuple)):
+        yield from ((str(i), v) for i, v in enumerate(value))
+    if not isinstance(value, _OPAQUE):
+        yield from getattr(value, "__dict__", {}).items()
+        for cls in type(value).__mro__:
+            slots = cls.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                    yield name, getattr(value, name)
+
+
+# What an attribute may hold that is no part of a model; a module would lead to all of Python.
+_OPAQUE = (type, str, bytes, ModuleType, FunctionType, MethodType)
+
+
+def get_parameters(obj: Any) -> list[Tensor]:
+    """The Tensors of `obj` that take a gradient, each once, in the order of their paths."""
+    unique = {id(t): t for t in get_state_dict(obj).values() if is_parameter(t)}
+    return list(unique.values())
+
+
+def is_parameter(tensor: Tensor) -> bool:
+    """Whether an optimizer should train it: a float that was not marked as auxiliary."""
+    return tensor.dtype.is_float and tensor.requires_grad is not False
+
+
+def load_state_dict(
+    obj: Any,
+    state_dict: Mapping[str, Any],
+    strict: bool = True,
+    verbose: bool = False,
+    consume: bool = False,
+    realize: bool = True,
+) -> None:
+    """Set the Tensors of `obj` to the values of the same name, cast to their dtype.
+
+    Nothing is changed unless everything fits. `strict` demands the same names on both sides.
+    """
+    own = get_state_dict(obj)
+    if strict:
+        check_names(own, state_dict)
+    pairs = [(name, t, _value(name, t, state_dict[name])) for name, t in own.items()
+             if name in state_dict]  # fmt: skip
+    done: set[int] = set()
+    for name, target, value in pairs:
+        if id(target) not in done:
+            done.add(id(target))
+            target.assign(value)
+        if verbose:
+            print(f"loaded {name} {target.shape}")
+        if consume and isinstance(state_dict, dict):
+            del state_dict[name]
+    if realize:
+        realize_all([target for _, target, _ in pairs])
+
+
+def check_names(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise unless both have the same names; the message lists what differs."""
+    missing = [n for n in own if n not in given]
+    unknown = [n for n in given if n not in own]
+    if unknown:
+        hint = did_you_mean(unknown[0], missing or own)
+        raise ArgumentError(
+            f"the model has no tensor named {unknown[0]!r}{_more(unknown)}.{hint}"
+            " strict=False loads the rest."
+        )
+    if missing:
+        raise ArgumentError(
+            f"no value for {missing[0]!r}{_more(missing)}. strict=False keeps the old ones."
+        )
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def _value(name: str, target: Tensor, given: Any) -> Tensor:
+    value = given if isinstance(given, Tensor) else Tensor(given)
+    if value.shape != target.shape:
+        raise ShapeError(f"{name!r} has shape {target.shape}, the value {value.shape}.")
+    return value.to(target.device).cast(target.dtype).detach()
+
+
+# ---- safetensors files
+
+
+def safe_save(
+    tensors: Mapping[str, Tensor],
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write named Tensors to a .safetensors file, atomically."""
+    specs = {name: TensorSpec(t.dtype, t.shape, t.data()) for name, t in tensors.items()}
+    with atomic(path) as file:
+        for chunk in st.plan(specs, metadata):
+            file.write(chunk)
+
+
+def safe_load(source: Any, device: str | None = None) -> dict[str, Tensor]:
+    """The Tensors of a .safetensors file (a path or bytes), by name."""
+    with SafetensorsFile(source) as file:
+        return {
+            info.name: from_bytes(data, info.dtype, info.shape, device)
+            for info, data in st.walk(file)
+        }
+
+
+def safe_load_metadata(source: Any) -> dict[str, str]:
+    """The texts that a .safetensors file carries beside its Tensors."""
+    with SafetensorsFile(source) as file:
+        return file.metadata
+
+
+def from_bytes(
+    data: memoryview, dtype: DType, shape: tuple[int, ...], device: str | None = None
+) -> Tensor:
+    """A Tensor over a copy of row-major bytes."""
+    return new_leaf(dtype, shape, device, data)
