@@ -12,7 +12,8 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import DType, canonical, dtypes
 from ..errors import ArgumentError, CaptureError
@@ -23,7 +24,16 @@ from ..uop.provenance import here
 if TYPE_CHECKING:
     from .runtime import Runtime
 
+active: ContextVar[Capture | None] = ContextVar("polygrad_capture", default=None)
 KEY0, KEY1, BASE = "draw_key0", "draw_key1", "draw_base"
+
+
+class Outside(NamedTuple):
+    """A tensor that a captured function met, as it was before."""
+
+    tensor: Any
+    node: UOp
+    grad: Any
 
 
 class Capture:
@@ -33,6 +43,8 @@ class Capture:
         self.runtime, self.what = runtime, what
         self.placeholders: set[UOp] = set()
         self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
+        self.outside: dict[int, Outside] = {}  # tensors that were there before, by id
+        self.made: set[int] = set()  # ids of tensors that the captured function made
         self.numbers: dict[tuple[Any, DType], tuple[UOp, UOp]] = {}  # (expression, dtype) -> nodes
         self.pinned: set[int] = set()  # number arguments whose value Python itself used
         self.drawn = 0
@@ -48,27 +60,62 @@ class Capture:
         self.placeholders.add(leaf)
         return leaf
 
+    def symbolic(self, roots: Sequence[UOp]) -> bool:
+        """Whether any of `roots` is computed from an argument: it has no value yet."""
+        return any(n in self.placeholders for n in toposort(roots))
+
     def depends(self, roots: Sequence[UOp]) -> bool:
-        """Whether any of `roots` is computed from a placeholder, a number or an assigned tensor."""
+        """Whether any of `roots` is computed from an argument or from what was assigned."""
         return any(n in self.placeholders or n.op is Ops.AFTER for n in toposort(roots))
 
     def check(self, roots: Sequence[UOp]) -> None:
-        """Refuse to realise what has no value yet."""
+        """Refuse to realise what depends on the call."""
         if self.depends(roots):
             raise self.refusal("a tensor's value is read")
+
+    def check_read(self, root: UOp) -> None:
+        """Refuse to give Python a value that another call may find changed."""
+        for n in toposort((root,)):
+            outside = n.op is Ops.VARIABLE or (n.op is Ops.BUFFER and n.arg[0] <= self.started)
+            if outside or n.op is Ops.AFTER or n in self.placeholders:
+                raise self.refusal("a tensor's value is read")
 
     def refusal(self, what: str) -> CaptureError:
         site = here()
         where = f" at {site}" if site else ""
         return CaptureError(
-            f"{what}{where} inside the {self.what}, but it depends on the arguments and has no"
-            " value while capturing. Return the tensor and read it outside, or choose with where()."
+            f"{what}{where} inside the {self.what}, but it depends on the arguments or on state and"
+            " changes from call to call. Return the tensor and read it outside, or use where()."
         )
+
+    # ---- tensors
+
+    def used(self, operands: Sequence[Any], result: Any) -> None:
+        """An operation made the tensor `result` of `operands`."""
+        for tensor in operands:
+            if id(tensor) not in self.made:
+                self.see(tensor)
+        self.made.add(id(result))
+
+    def see(self, tensor: Any) -> None:
+        """Remember how a tensor from outside was before the capture."""
+        if id(tensor) not in self.outside:
+            self.outside[id(tensor)] = Outside(tensor, tensor.uop, tensor.grad)
+
+    def restore(self) -> None:
+        """Put every tensor from outside back, so that the capture leaves nothing behind."""
+        self.open = False
+        for tensor, node, grad in self.outside.values():
+            if tensor.uop is not node:
+                tensor._replace(node)
+            tensor.grad = grad
 
     # ---- assignments
 
     def note(self, tensor: Any) -> None:
         """`tensor` is about to be assigned to; it still has its old node."""
+        if id(tensor) not in self.made:
+            self.see(tensor)
         if all(ref() is not tensor for ref, _ in self.assigned):
             self.assigned.append((weakref.ref(tensor), tensor.uop))
 
@@ -202,7 +249,10 @@ class Number:
                 expressions.append(("constant", side))
             else:
                 return NotImplemented
-        return Number(self.capture, (sign, *expressions), _BINARY[sign](*values))
+        value = _BINARY[sign](*values)
+        number = Number(self.capture, (sign, *expressions), value)
+        # The kind of an integer power depends on the sign of the exponent.
+        return number.pin() if sign == "**" and isinstance(values[1], int) else number
 
     def __neg__(self) -> Number:
         return Number(self.capture, ("neg", self.expression), -self.value)

@@ -18,17 +18,15 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..device.buffer import Buffer
 from ..dtype import DType, canonical, dtypes
 from ..errors import CaptureError, StateError
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp
+from .capture import Capture, active
 from .random import Draws
-
-if TYPE_CHECKING:
-    from .capture import Capture
 
 V = TypeVar("V")
 
@@ -190,23 +188,22 @@ class Runtime:
     @property
     def capturing(self) -> Capture | None:
         """The capture that the current thread or task is in on this runtime."""
-        capture = _capture.get()
+        capture = active.get()
         return capture if capture is not None and capture.runtime is self else None
 
     @contextmanager
     def capture(self, capture: Capture) -> Iterator[Capture]:
         """Make `capture` the current one. A capture inside a capture is refused."""
-        if _capture.get() is not None:
+        if active.get() is not None:
             raise CaptureError("a capture cannot start inside another capture.")
-        token = _capture.set(capture)
+        token = active.set(capture)
         try:
             yield capture
         finally:
-            _capture.reset(token)
+            active.reset(token)
 
 
 _serials = itertools.count()  # scalars are told apart by name
-_capture: ContextVar[Capture | None] = ContextVar("polygrad_capture", default=None)
 _current: ContextVar[Runtime | None] = ContextVar("polygrad_runtime", default=None)
 _living: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default = Runtime()

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from ..dtype import DType, dtypes, promote, promote_scalar, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..engine.capture import Number as Symbol
+from ..engine.capture import active as _capturing
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 
@@ -119,9 +120,7 @@ class Base:
 
     def _assign(self, value: UOp) -> None:
         """Put `value` in place of the old one: storage is written to, an expression is replaced."""
-        from ..engine import current
-
-        capture = current().capturing
+        capture = _capturing.get()
         if capture is not None:
             capture.note(self)
         old = self.uop
@@ -164,6 +163,9 @@ def result(uop: UOp, *operands: Base) -> Tensor:
         _mark(uop, _site())
     out.uop, out.grad = uop, None
     out._requires_grad, out._device, out._is_param = tracked, device, None
+    capture = _capturing.get()
+    if capture is not None:
+        capture.used(operands, out)
     return out
 
 
@@ -178,6 +180,9 @@ def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Ten
     out._requires_grad, out._device, out._is_param = requires_grad, device, None
     if uop.dtype.is_float:
         _leaves[id(uop)] = out
+    capture = _capturing.get()
+    if capture is not None:
+        capture.used((), out)
     return out
 
 

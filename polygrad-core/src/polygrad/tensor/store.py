@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
 from ..uop.ops import Ops, UOp, size
-from .base import Base, _leaves, leaf
+from .base import Base, _capturing, _leaves, leaf
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -50,6 +50,9 @@ def realize(tensors: Sequence[Base]) -> None:
     from .. import engine
 
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]
+    capture = _capturing.get()
+    if capture is not None:  # what has no value yet stays lazy: nobody can tell the difference
+        lazy = [t for t in lazy if not capture.depends([t.uop])]
     if not lazy:
         return
     kept = [t.uop for t in lazy if t._requires_grad and not is_leaf(t)]
@@ -71,6 +74,9 @@ def read(t: Base) -> memoryview:
     """The bytes of a tensor, computed if need be."""
     from .. import engine
 
+    capture = _capturing.get()
+    if capture is not None:
+        capture.check_read(t.uop)
     realize([t])
     runtime = engine.current()
     node = t.uop if t.uop.op is Ops.BUFFER else engine.realize([t.uop], [t.uop])[0]

@@ -46,6 +46,9 @@ class Tensor(Interop):
             bind(self.uop, values)
             if wanted is not None:
                 self.uop = self.uop.cast(wanted)
+        capture = base._capturing.get()
+        if capture is not None:
+            capture.used((data,) if isinstance(data, Base) else (), self)
         if requires_grad and not self.uop.dtype.is_float:
             raise DTypeError(f"only float tensors take gradients, not {self.uop.dtype.name}.")
         if self.uop.provenance is None:

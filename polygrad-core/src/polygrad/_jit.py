@@ -1,0 +1,498 @@
+"""`jit` and `compile`: a Python function over tensors becomes Plans, and Python is left out from
+then on.
+
+The first call runs the function once with symbols in place of its tensors and numbers, and
+compiles the graph that comes out: there is no warm-up. Later calls give the same graph other
+inputs. What a call may change:
+
+* tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs;
+* Python ints and floats: variables of the graph where they meet a tensor; where Python itself uses the value
+  (a condition, a shape), another value is captured anew, so that nothing is ever stale;
+* tensors from outside that the function assigns to (weights, counters): state, read and written in place;
+* tensors from outside that it only reads: their value at the time of the call.
+
+`jit` has one set of shapes, dtypes and devices; `compile` captures again for each. What the
+function does besides (printing, appending to a list) happens while capturing only.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from . import settings
+from .contract import Plan
+from .device.buffer import Buffer
+from .dtype import DType
+from .engine.capture import Capture, Number, active, as_scalar, evaluator
+from .engine.record import Recorded, copy_of, make_plan
+from .engine.run import realize as realize_nodes
+from .engine.runtime import Runtime, current
+from .errors import ArgumentError, public
+from .tensor import Tensor
+from .tensor.base import leaf as tensor_of_leaf
+from .tensor.store import realize
+from .uop.ops import Ops, UOp
+
+CAPACITY = 32  # captures kept per function; the least recently used goes first
+_STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
+
+
+@public
+def jit(function: Callable[..., Any]) -> Compiled:
+    """Compile `function` at its first call, for the shapes, dtypes and devices of that call.
+
+    A later call with others raises ArgumentError. Used as a decorator of a function or a method.
+    """
+    return Compiled(function, "jit", one_signature=True)
+
+
+@public
+def compile(function: Callable[..., Any], sample_inputs: Sequence[Any] | None = None) -> Compiled:
+    """Compile `function` for each set of shapes, dtypes and devices that it is called with.
+
+    With `sample_inputs`, positional arguments, it is captured and compiled at once.
+    """
+    compiled = Compiled(function, "compile", one_signature=False)
+    if sample_inputs is not None:
+        compiled.prepare(*sample_inputs)
+    return compiled
+
+
+class Signature(NamedTuple):
+    """What two calls must share to share a capture, but for numbers that Python looked at."""
+
+    structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
+    tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
+    training: bool
+    runtime: Runtime
+
+
+class Compiled:
+    """A function made by `jit` or `compile`; call it as the original."""
+
+    def __init__(self, function: Callable[..., Any], what: str, one_signature: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.what, self.one_signature = function, what, one_signature
+        self._captures: OrderedDict[Signature, list[_Captured]] = OrderedDict()
+        self._lock = threading.RLock()
+        self._calls = self._captured = 0
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+    @public
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if active.get() is not None:  # inside another capture it is an ordinary function
+            return self.function(*args, **kwargs)
+        tensors: list[Tensor] = []
+        numbers: list[int | float] = []
+        signature = self._signature(args, kwargs, tensors, numbers)
+        self._calls += 1
+        captured = self._find(signature, numbers)
+        if captured is None:
+            captured = self._capture(signature, args, kwargs, tensors, numbers)
+        return captured(tensors, numbers)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    # ---- what users may ask
+
+    @public
+    def run(self, inputs: Sequence[Any]) -> Any:
+        """Call with a list of positional arguments."""
+        return self(*inputs)
+
+    @public
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Capture and compile for these arguments without running."""
+        tensors: list[Tensor] = []
+        numbers: list[int | float] = []
+        signature = self._signature(args, kwargs, tensors, numbers)
+        if self._find(signature, numbers) is None:
+            self._capture(signature, args, kwargs, tensors, numbers)
+
+    def stats(self) -> dict[str, int]:
+        """Calls, captures made and kept, and the kernels and scratch bytes of those kept."""
+        kept = [c for some in list(self._captures.values()) for c in some]
+        plans: list[Plan] = [p for c in kept for p in c.recorded.plans]
+        return {
+            "calls": self._calls,
+            "captures": self._captured,
+            "kept": len(kept),
+            "kernels": sum(len(p.steps) for p in plans),
+            "scratch_bytes": max((p.arena_bytes for p in plans), default=0),
+        }
+
+    def dispose(self) -> None:
+        """Forget every capture; the next call captures anew."""
+        with self._lock:
+            self._captures.clear()
+
+    # ---- captures
+
+    def _signature(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tensors: list[Tensor],
+        numbers: list[int | float],
+    ) -> Signature:
+        structure = tuple([_flatten(a, tensors, numbers) for a in args])
+        if kwargs:
+            structure += tuple((k, _flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
+        shown = tuple([(t.uop.dtype, t.uop.shape, t.device, t._requires_grad) for t in tensors])
+        return Signature(structure, shown, settings.get("TRAINING"), current())
+
+    def _find(self, signature: Signature, numbers: Sequence[int | float]) -> _Captured | None:
+        for captured in self._captures.get(signature, ()):
+            if captured.pinned is None or captured.fits(numbers):
+                return captured
+        return None
+
+    def _capture(
+        self,
+        signature: Signature,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tensors: Sequence[Tensor],
+        numbers: Sequence[int | float],
+    ) -> _Captured:
+        with self._lock:
+            found = self._find(signature, numbers)  # another thread may have been faster
+            if found is not None:
+                return found
+            if self.one_signature:
+                self._refuse_others(signature, args, kwargs)
+            what = f"{self.what} of {self.name}"
+            captured = _capture(self.function, what, args, kwargs, tensors, numbers)
+            self._captured += 1
+            some = self._captures.setdefault(signature, [])
+            some.append(captured)
+            self._captures.move_to_end(signature)
+            del some[:-CAPACITY]
+            while len(self._captures) > CAPACITY:
+                self._captures.popitem(last=False)
+            return captured
+
+    def _refuse_others(
+        self, signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Raise if the arguments differ from a known call in tensors alone."""
+        for known in self._captures:
+            alike = known.structure == signature.structure and known.runtime is signature.runtime
+            if not alike or known.tensors == signature.tensors:
+                continue
+            names = _names(self.function, args, kwargs)
+            for name, old, new in zip(names, known.tensors, signature.tensors, strict=True):
+                if old[:3] != new[:3]:
+                    raise ArgumentError(
+                        f"jit of {self.name}: argument {name} is {_shown(new)}, but was captured as"
+                        f" {_shown(old)}.\nA jit function has one set of shapes, dtypes and devices;"
+                        " polygrad.compile captures again for each."
+                    )
+
+
+def _shown(spec: tuple[DType, tuple[int, ...], str, Any]) -> str:
+    dtype, shape, device, _ = spec
+    return f"{dtype.name} {shape} on {device!r}"
+
+
+# ---- one capture
+
+
+class _Captured:
+    """A compiled graph with what it takes from a call and what it gives back."""
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        capture: Capture,
+        pinned: Mapping[int, int | float],
+        outputs: Any,
+        specs: Sequence[tuple[DType, tuple[int, ...], str]],
+        assigned: Sequence[int],
+    ) -> None:
+        self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
+        self.pinned = dict(pinned) or None  # number argument -> the value it was captured with
+        self.values = [(evaluator(e), d) for e, d in capture.numbers]
+        self.drawn = capture.drawn if capture.draw_nodes else None
+        self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
+        self.simple = outputs == ("tensor", 0) and not assigned
+
+    def fits(self, numbers: Sequence[int | float]) -> bool:
+        assert self.pinned is not None
+        return all(numbers[i] == v for i, v in self.pinned.items())
+
+    def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+        runtime = self.recorded.runtime
+        inputs = [_buffer_of(t, runtime) for t in tensors]
+        values: Any = ()
+        if self.values:
+            values = [as_scalar(value(numbers), dtype) for value, dtype in self.values]
+        if self.drawn is not None:
+            values = [*values, *runtime.draws.take(self.drawn)]
+        buffers = self.recorded(inputs, values)
+        made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
+        if self.simple:
+            return made[0]
+        first = len(made) - len(self.assigned)
+        for number, new in zip(self.assigned, made[first:], strict=True):
+            tensors[number]._replace(new.uop)
+        return _filled(self.outputs, made, numbers)
+
+
+def _buffer_of(tensor: Tensor, runtime: Runtime) -> Buffer:
+    node = tensor.uop
+    found = runtime.find(node) if node.op is Ops.BUFFER else None
+    if found is None:
+        realize([tensor])
+        node = tensor.uop
+        if node.op is not Ops.BUFFER:  # its graph is kept for a gradient
+            (node,) = realize_nodes([node], [node])
+        found = runtime.buffer_of(node)
+    return found
+
+
+def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...], str]) -> Tensor:
+    dtype, shape, device = spec
+    node = UOp.buffer(dtype, shape, device)
+    runtime.bind(node, buffer)
+    return tensor_of_leaf(node, device, False)
+
+
+def _capture(
+    function: Callable[..., Any],
+    what: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int | float],
+) -> _Captured:
+    """Run the function over symbols, again if it met tensors that had no memory yet, and compile."""
+    runtime = current()
+    for _ in range(2):
+        trace = _Trace(runtime, what, args, kwargs, tensors, numbers)
+        trace.run(function)
+        if not _settle(trace.capture):
+            break
+    return trace.compile()
+
+
+def _settle(capture: Capture) -> bool:
+    """Give memory to the tensors from outside. True if some changed, so that the trace is of no
+    use.
+
+    A tensor that is lazily zero, say, was folded away; its later values would never be read.
+    """
+    outside = [o.tensor for o in capture.outside.values()]
+    before = [t.uop for t in outside]
+    realize([t for t in outside if not capture.symbolic([t.uop])])
+    seen: set[UOp] = set()
+    for tensor in outside:
+        if tensor.uop.op is Ops.BUFFER and tensor.uop in seen:
+            _part(tensor, capture.runtime)
+        seen.add(tensor.uop)
+    return any(t.uop is not u for t, u in zip(outside, before, strict=True))
+
+
+def _part(tensor: Tensor, runtime: Runtime) -> None:
+    """Two tensors share one leaf, and one may be assigned to: give this one memory of its own."""
+    old = tensor.uop
+    new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
+    runtime.bind(new, copy_of(runtime.buffer_of(old)))
+    tensor._replace(new)
+
+
+class _Trace:
+    """One run of the function over symbols."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        what: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tensors: Sequence[Tensor],
+        numbers: Sequence[int | float],
+    ) -> None:
+        self.capture = capture = Capture(runtime, what)
+        self.numbers = numbers
+        self.leaves = [capture.placeholder(t.dtype, t.shape, t.device) for t in tensors]
+        self.symbols = [
+            tensor_of_leaf(u, u.arg[2], t._requires_grad)
+            for u, t in zip(self.leaves, tensors, strict=True)
+        ]
+        capture.made.update(map(id, self.symbols))
+        given = iter(self.symbols)
+        values = iter([capture.number(i, v) for i, v in enumerate(numbers)])
+        self.args = [_rebuilt(a, given, values) for a in args]
+        self.kwargs = {k: _rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
+
+    def run(self, function: Callable[..., Any]) -> None:
+        """Fills `roots`, `outputs`, `assigned` and `updates`; every tensor from outside is put back."""
+        capture = self.capture
+        roots: dict[UOp, int] = {}
+        try:
+            with capture.runtime.capture(capture):
+                returned = function(*self.args, **self.kwargs)
+                self.outputs = _taken(returned, roots)
+            ends = [(o, o.tensor.uop) for o in capture.outside.values()]
+        finally:
+            capture.restore()
+        self.assigned = [i for i, s in enumerate(self.symbols) if s.uop is not self.leaves[i]]
+        self.roots = [*roots, *[self.symbols[i].uop for i in self.assigned]]
+        self.updates = {o.node: end for o, end in ends if end is not o.node}
+
+    def compile(self) -> _Captured:
+        capture = self.capture
+        holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
+        variables = [v for v, _ in capture.numbers.values()]
+        recorded = make_plan(
+            self.roots,
+            self.leaves,
+            [*variables, *(capture.draw_nodes or ())],
+            self.updates,
+            holders,
+        )
+        pinned = {i: self.numbers[i] for i in sorted(capture.pinned)}
+        default = next((f.device for f in recorded.routine.fresh), "")
+        specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
+        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned)
+
+
+# ---- arguments and results: nested containers as flat lists and a hashable structure
+
+
+class _Same:
+    """An object that counts as equal to itself alone."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+def _parts(x: Any) -> Mapping[Any, Any] | None:
+    """The named parts of a container that arguments are looked for in, None for anything else."""
+    kind = type(x)
+    if kind is dict:
+        return x  # type: ignore[no-any-return]
+    if isinstance(x, (list, tuple)):
+        return dict(enumerate(x))
+    fields = getattr(kind, "__dataclass_fields__", None)
+    return None if fields is None else {name: getattr(x, name) for name in fields}
+
+
+def _flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
+    """Collect tensors and numbers; what is given back describes everything else."""
+    kind = type(x)
+    if kind is Tensor or isinstance(x, Tensor):
+        tensors.append(x)
+        return Tensor
+    if kind is float or kind is int:
+        numbers.append(x)
+        return kind
+    if isinstance(x, _STATIC):
+        return (kind, x)
+    parts = _parts(x)
+    if parts is not None:
+        return (kind, tuple([(k, _flatten(v, tensors, numbers)) for k, v in parts.items()]))
+    if hasattr(x, "__array_interface__"):  # an array is an input as well
+        tensors.append(Tensor(x))
+        return Tensor
+    return _Same(x)
+
+
+def _rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
+    """`x` with its tensors and numbers exchanged, in the order of `_flatten`."""
+    kind = type(x)
+    if isinstance(x, Tensor):
+        return next(tensors)
+    if kind is float or kind is int:
+        return next(numbers)
+    if isinstance(x, _STATIC):
+        return x
+    parts = _parts(x)
+    if parts is not None:
+        return _with_parts(x, {k: _rebuilt(v, tensors, numbers) for k, v in parts.items()})
+    return next(tensors) if hasattr(x, "__array_interface__") else x
+
+
+def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
+    """A container like `x` with other parts."""
+    kind = type(x)
+    if kind is dict:
+        return dict(parts)
+    if isinstance(x, (list, tuple)):
+        return kind(*parts.values()) if hasattr(x, "_fields") else kind(parts.values())
+    import copy
+
+    new = copy.copy(x)  # a dataclass; frozen ones too
+    for name, value in parts.items():
+        object.__setattr__(new, name, value)
+    return new
+
+
+def _taken(x: Any, roots: dict[UOp, int]) -> Any:
+    """The structure of what the function returned; its tensors' nodes go to `roots`, each once."""
+    if isinstance(x, Tensor):
+        return ("tensor", roots.setdefault(x.uop, len(roots)))
+    if isinstance(x, Number):
+        return ("number", evaluator(x.expression))
+    parts = None if isinstance(x, _STATIC) else _parts(x)
+    if parts is None:
+        return ("static", x)
+    return ("parts", x, {k: _taken(v, roots) for k, v in parts.items()})
+
+
+def _filled(structure: Any, made: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+    kind = structure[0]
+    if kind == "tensor":
+        return made[structure[1]]
+    if kind == "number":
+        return structure[1](numbers)
+    if kind == "static":
+        return structure[1]
+    _, like, parts = structure
+    return _with_parts(like, {k: _filled(v, made, numbers) for k, v in parts.items()})
+
+
+def _names(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[str]:
+    """The name of each tensor argument, in the order of `_flatten`: x, batch['image'], args[2]."""
+    import inspect
+
+    try:
+        names = [p for p in inspect.signature(function).parameters]
+    except (TypeError, ValueError):
+        names = []
+    found: list[str] = []
+
+    def walk(x: Any, path: str) -> None:
+        if isinstance(x, Tensor) or hasattr(x, "__array_interface__"):
+            found.append(path)
+            return
+        parts = None if isinstance(x, _STATIC) else _parts(x)
+        for key, value in (parts or {}).items():
+            walk(
+                value, f"{path}[{key!r}]" if isinstance(x, (dict, list, tuple)) else f"{path}.{key}"
+            )
+
+    for i, x in enumerate(args):
+        walk(x, repr(names[i]) if i < len(names) else f"number {i}")
+    for key in sorted(kwargs):
+        walk(kwargs[key], repr(key))
+    return found
