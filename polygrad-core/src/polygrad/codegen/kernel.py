@@ -68,15 +68,52 @@ class Kernel:
 
 
 def canonical(sink: UOp) -> Kernel:
-    """The kernel of a SINK: outputs outermost, then reductions; nothing bound, nothing unrolled."""
-    loops = sorted((n for n in sink.toposort() if n.op is Ops.RANGE), key=lambda r: r.arg[0])
+    """The kernel of a SINK: outputs outermost, those of many reductions first, then reduced ranges;
+    nothing bound, nothing unrolled."""
+    loops = [n for n in sink.toposort() if n.op is Ops.RANGE]
+    free = Free()
+    reductions = [n for n in sink.toposort() if n.op is Ops.REDUCE]
+    rows = {r: sum(r in free(n) for n in reductions) for r in loops}
+    reduced = {r for n in reductions for r in n.src[1:]}
+    loops.sort(key=lambda r: (r in reduced, -rows[r], r.arg[0]))
     return Kernel(sink.src, tuple(loops), {})
+
+
+def misplaced(kernel: Kernel) -> UOp | None:
+    """A reduction whose value would not be there when it is read, in this loop order; None if legal.
+
+    The loops around a reduction must be the outermost loops of everything that reads it.
+    """
+    free, position = Free(), {r: i for i, r in enumerate(kernel.order)}
+    around: dict[UOp, tuple[UOp, ...]] = {}
+    needs: dict[UOp, frozenset[UOp]] = {}
+    for node in toposort(kernel.stores):
+        below = _NONE.union(*(needs[s] for s in node.src))
+        needs[node] = frozenset((node,)) if node.op is Ops.REDUCE else below
+        if node.op not in (Ops.REDUCE, Ops.STORE):
+            continue
+        start = len(position)
+        if node.op is Ops.REDUCE:
+            steps = [position[r] for r in node.src[1:] if kernel.kind(r) != "vector"]
+            start = min(steps, default=start)
+        loops = [r for r in free(node) if kernel.kind(r) not in ("grid", "vector")]
+        nest = sorted((r for r in loops if position[r] < start), key=position.__getitem__)
+        around[node] = tuple(nest)
+        for read in below:
+            if around[read] != around[node][: len(around[read])]:
+                return read
+    return None
 
 
 def length(loop: UOp) -> int:
     """Steps of a range with constant bounds."""
     lo, hi = loop.src
     return int(hi.arg) - int(lo.arg)
+
+
+def extent(loop: UOp) -> int:
+    """The most steps a range can take: its length where the bounds are constant."""
+    return int(loop.src[1].hi or 0) - int(loop.src[0].lo or 0)
 
 
 def static(loop: UOp) -> bool:

@@ -20,10 +20,10 @@ from ..dtype import DType, dtypes
 from ..schedule.build import identity
 from ..target import Target
 from ..uop.ops import Ops, UOp, size, toposort
-from .kernel import Free, Kernel, length
+from .kernel import Free, Kernel, extent, length
 from .offsets import along
 
-MAX_LANES_APART = 64
+STORES = 1 << 30  # the rank of stores: after every reduction of their nest
 
 
 @dataclass(eq=False, slots=True)
@@ -42,6 +42,15 @@ class Accumulator:
     dims: tuple[UOp, ...]
     dtype: DType
     partial: tuple[UOp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Reductions that share their loops, or stores that do, and the nest they stand in."""
+
+    loops: tuple[UOp, ...]
+    rank: int  # reductions below; STORES for stores
+    nodes: list[UOp]
 
 
 class Linearizer:
@@ -184,23 +193,43 @@ class Linearizer:
         return at
 
     def statements(self, stores: Sequence[UOp]) -> None:
-        """Reductions by dependency, those with the same loops together, then the stores likewise."""
-        order = toposort(stores)
+        """Print reductions and stores, each in its nest of loops."""
         rank: dict[UOp, int] = {}
-        batches: dict[tuple[int, tuple[UOp, ...], tuple[UOp, ...]], list[UOp]] = {}
-        for node in order:
+        found: dict[Any, Statement] = {}
+        for node in toposort(stores):
             rank[node] = max((rank[s] for s in node.src), default=0)
             if node.op is Ops.REDUCE:
+                nest = self.before(node)
                 key = (rank[node], self.loops_of(node), node.src[1:])
-                batches.setdefault(key, []).append(node)
+                found.setdefault(key, Statement(nest, rank[node], [])).nodes.append(node)
                 rank[node] += 1
-        for (_, _, _), nodes in sorted(batches.items(), key=lambda item: item[0][0]):
-            self.reduce(nodes)
-        by_loops: dict[tuple[UOp, ...], list[UOp]] = {}
         for store in stores:
-            by_loops.setdefault(self.loops_of(store), []).append(store)
-        for loops, nodes in by_loops.items():
-            self.store(loops, nodes)
+            nest = self.loops_of(store)
+            found.setdefault(nest, Statement(nest, STORES, [])).nodes.append(store)
+        self.nest((), sorted(found.values(), key=lambda s: s.rank))
+
+    def nest(self, loops: tuple[UOp, ...], inside: Sequence[Statement]) -> None:
+        """Statements that stand directly in `loops`, by rank, then each inner loop with all of its own:
+        what a reduction leaves in its accumulators is read before the loop around it goes on."""
+        inner: dict[UOp, list[Statement]] = {}
+        for statement in inside:
+            if statement.loops != loops:
+                inner.setdefault(statement.loops[len(loops)], []).append(statement)
+            elif statement.rank == STORES:
+                self.store(loops, statement.nodes)
+            else:
+                self.reduce(statement.nodes)
+        for loop, statements in inner.items():
+            self.nest((*loops, loop), statements)
+
+    def before(self, node: UOp) -> tuple[UOp, ...]:
+        """The loops around the first loop of a reduction."""
+        start = self.start(node)
+        return tuple(r for r in self.loops_of(node) if self.position[r] < start)
+
+    def start(self, node: UOp) -> int:
+        reduced = [r for r in node.src[1:] if r not in self.vectors]
+        return min((self.position[r] for r in reduced), default=len(self.position))
 
     def nodes_of(self, roots: Sequence[UOp]) -> list[UOp]:
         """What the roots are computed from, not looking into reductions."""
@@ -214,9 +243,8 @@ class Linearizer:
         reduced = [r for r in first.src[1:] if r not in self.vectors]
         outside = self.loops_of(first)
         everything = sorted([*outside, *reduced], key=self.position.__getitem__)
-        start = min((self.position[r] for r in reduced), default=len(self.position))
-        before = tuple(r for r in everything if self.position[r] < start)
-        tile = tuple(r for r in outside if self.position[r] > start)
+        before = self.before(first)
+        tile = outside[len(before) :]
         bodies = [n.src[0] for n in nodes]
         needed = self.nodes_of(bodies)
         self.enter(before, needed)
@@ -235,7 +263,7 @@ class Linearizer:
         partial = tuple(r for r in node.src[1:] if self.kernel.kind(r) == "partial")
         lanes = self.lanes(node.src[0])
         in_registers = all(self.kernel.kind(r) == "unroll" for r in tile)
-        count = size([length(r) for r in (*tile, *partial)])
+        count = size([extent(r) for r in (*tile, *partial)])
         dtype = node.dtype.vec(lanes)
         space = "register" if in_registers else "stack"
         local = self.emit(Ops.LOCAL, dtype, (), (count, space))
@@ -259,14 +287,14 @@ class Linearizer:
         terms: list[int] = []
         for loop in reversed(acc.dims):
             at = self.lookup(loop)
-            lo = int(loop.src[0].arg)
+            lo = int(loop.src[0].lo or 0)
             if at is None:
                 raise AssertionError(f"accumulator loop {loop} is not open")
             if lo:
                 at = self.emit(Ops.SUB, self.index, (at, self.constant(self.index, lo)))
             scale = self.constant(self.index, stride)
             terms.append(at if stride == 1 else self.emit(Ops.MUL, self.index, (at, scale)))
-            stride *= length(loop)
+            stride *= extent(loop)
         for term in terms:
             offset = self.emit(Ops.ADD, self.index, (offset, term))
         return self.emit(Ops.INDEX, acc.dtype, (acc.local, offset))
@@ -315,7 +343,7 @@ class Linearizer:
         if not acc.partial and not across:
             return acc
         dtype = node.dtype if across else acc.dtype
-        count = size([length(r) for r in tile])
+        count = size([extent(r) for r in tile])
         space = self.ops[acc.local].arg[1]
         result = Accumulator(self.emit(Ops.LOCAL, dtype, (), (count, space)), tile, dtype, ())
         for loop in tile:

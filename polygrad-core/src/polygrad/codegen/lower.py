@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..contract import LinearProgram
 from ..dtype import DType, dtypes
 from ..target import Target
-from ..uop.ops import Ops
+from ..uop.ops import Ops, UOp
 from .decompose import decompose
 from .kernel import Kernel
 from .linearize import program
@@ -16,10 +16,18 @@ from .offsets import ordered_offsets
 
 def lower(kernel: Kernel, target: Target, name: str, note: str = "") -> LinearProgram:
     """The LinearProgram of a transformed kernel."""
-    stores = tuple(decompose(s, target) for s in kernel.stores)
-    kernel = replace(kernel, stores=stores)
+    kernel = _decomposed(kernel, target)
     kernel = replace(kernel, stores=tuple(ordered_offsets(kernel)))
     return program(kernel, target, name, index_dtype(target), note)
+
+
+def _decomposed(kernel: Kernel, target: Target) -> Kernel:
+    """Stores and loop bounds in operations of the target, in one pass over what they share."""
+    everything = UOp(Ops.SINK, dtypes.void, (*kernel.stores, *kernel.order))
+    new = decompose(everything, target).src
+    stores, order = new[: len(kernel.stores)], new[len(kernel.stores) :]
+    kinds = {b: kernel.kinds[a] for a, b in zip(kernel.order, order, strict=True) if a in kernel.kinds}
+    return replace(kernel, stores=stores, order=order, kinds=kinds)
 
 
 def index_dtype(target: Target) -> DType:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from ..dtype import dtypes
 from ..errors import PolygradError
 from ..uop.ops import Ops, UOp, toposort
-from ..uop.symbolic import coefficient
-from .kernel import Kernel, index_roots, length, static, substitute
+from ..uop.linear import coefficient
+from .kernel import Kernel, index_roots, length, misplaced, static, substitute
 
 
 class ScheduleError(PolygradError, ValueError):
@@ -22,21 +22,17 @@ class ScheduleError(PolygradError, ValueError):
 
 
 def _apply(kernel: Kernel, table: dict[UOp, tuple[UOp, ...]], exprs: dict[UOp, UOp]) -> Kernel:
-    """Replace ranges: `exprs` in expressions, `table` (in order) in the loop order; kinds are inherited."""
-    stores = tuple(substitute(kernel.stores, exprs))
-    order: list[UOp] = []
-    kinds = dict(kernel.kinds)
-    for r in kernel.order:
-        parts = table.get(r, (r,))
-        order += [p for p in parts if p not in order]
-        if r in table and r in kinds:
-            kind = kinds.pop(r)
-            kinds.update({p: kind for p in parts})
-    return replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
+    """Replace ranges: `exprs` in expressions, `table` (in order) in the loop order; kinds are inherited.
 
-
-def _same(kernel: Kernel, *parts: UOp) -> str:
-    return str(parts[0].arg[1])
+    A range whose bound changes with them (the inner one of a `block`) is a new node as well.
+    """
+    others = [r for r in kernel.order if r not in table]
+    changed = substitute([*kernel.stores, *others], exprs)
+    stores = tuple(changed[: len(kernel.stores)])
+    parts = {r: (new,) for r, new in zip(others, changed[len(stores) :], strict=True)} | table
+    order = tuple(dict.fromkeys(p for r in kernel.order for p in parts[r]))
+    kinds = {p: kind for r, kind in kernel.kinds.items() for p in parts[r]}
+    return replace(kernel, stores=stores, order=order, kinds=kinds)
 
 
 def split(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
@@ -126,6 +122,7 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     n, lo = length(loop), int(loop.src[0].arg)
     if not 0 < at < n:
         raise ScheduleError(f"peel: {at} is not inside range {loop.arg[0]} of length {n}")
+    _bounds_nothing(kernel, loop, "peel")
     first = kernel.fresh(2)
     main = UOp.range(lo, lo + at, first, loop.arg[1])
     rest = UOp.range(lo + at, lo + n, first + 1, loop.arg[1])
@@ -140,6 +137,11 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     kinds = {r: k for r, k in kernel.kinds.items() if r is not loop}
     made = replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
     return made.logged("peel", loop.arg[0], at)
+
+
+def _bounds_nothing(kernel: Kernel, loop: UOp, verb: str) -> None:
+    if any(loop in s.toposort() for r in kernel.order for s in r.src):
+        raise ScheduleError(f"{verb}: range {loop.arg[0]} bounds another range")
 
 
 def _peel_reductions(stores: Sequence[UOp], loop: UOp, main: UOp, rest: UOp) -> tuple[UOp, ...]:
@@ -197,7 +199,10 @@ def reorder(kernel: Kernel, loops: Sequence[UOp]) -> Kernel:
             raise ScheduleError(f"reorder: range {r.arg[0]} is bounded by a range inside it")
     if tuple(loops) == kernel.order:
         return kernel
-    return replace(kernel, order=tuple(loops)).logged("reorder", *(r.arg[0] for r in loops))
+    made = replace(kernel, order=tuple(loops))
+    if (bad := misplaced(made)) is not None:
+        raise ScheduleError(f"reorder: a loop would stand around a reader of {bad} but not around it")
+    return made.logged("reorder", *(r.arg[0] for r in loops))
 
 
 def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:
@@ -220,6 +225,7 @@ def vectorize(kernel: Kernel, loop: UOp) -> Kernel:
         raise ScheduleError(f"vectorize: range {loop.arg[0]} needs a constant power of two of lanes")
     if loop.arg[1] == "seq":
         raise ScheduleError(f"vectorize: range {loop.arg[0]} is sequential")
+    _bounds_nothing(kernel, loop, "vectorize")
     return _kind(kernel, loop, "vector")
 
 

@@ -1,0 +1,62 @@
+"""Runs the kernels of a tensor graph one by one on a device, with any transforms: what the tests of the
+schedule language need, without the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from polygrad import device as devices
+from polygrad.codegen.kernel import Kernel, canonical
+from polygrad.codegen.lower import lower
+from polygrad.codegen.recipes import choose
+from polygrad.engine.kernels import content_name
+from polygrad.schedule import KernelItem, schedule
+from polygrad.target import Target
+from polygrad.uop.ops import UOp, size
+
+Optimize = Callable[[Kernel, Target], Kernel]
+
+
+def run(
+    roots: Sequence[UOp],
+    data: Mapping[UOp, np.ndarray],
+    device: str,
+    optimize: Optimize = choose,
+) -> list[np.ndarray]:
+    """The values of `roots` with every kernel transformed by `optimize`."""
+    opened = devices.get(device)
+    planned = schedule(roots, device)
+    handles: dict[UOp, object] = {}
+
+    def handle(leaf: UOp) -> object:
+        if leaf not in handles:
+            nbytes = size(leaf.shape) * leaf.dtype.itemsize
+            handles[leaf] = opened.allocator.alloc(max(nbytes, 1), zeroed=True)
+            if leaf in data and nbytes:
+                raw = np.ascontiguousarray(data[leaf])
+                opened.allocator.write(handles[leaf], memoryview(raw).cast("B"))
+        return handles[leaf]
+
+    for item in planned.items:
+        assert isinstance(item, KernelItem)
+        kernel = optimize(canonical(item.sink), opened.target)
+        program = lower(kernel, opened.target, content_name(item.sink) + f"_{abs(hash(kernel.log))}")
+        loaded = opened.load(opened.compiler(opened.renderer.render([program])))[program.name]
+        grid = tuple(g[0] for g in program.grid)
+        loaded(*[handle(b) for b in item.buffers], grid=grid)
+    out = []
+    for leaf in planned.results:
+        value = np.empty(leaf.shape, leaf.dtype.name)
+        if value.nbytes:
+            opened.allocator.read(memoryview(value).cast("B"), handle(leaf))
+        out.append(value)
+    return out
+
+
+@pytest.fixture
+def run_kernels() -> Callable[..., list[np.ndarray]]:
+    """`run(roots, {leaf: array}, device, optimize)`"""
+    return run
