@@ -99,7 +99,7 @@ def make_plan(
             v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:]))
             for i, v in enumerate(given)
         }
-        planned = schedule(substitute_all(graph, renamed), _default_device(graph))
+        planned = schedule(substitute_all(graph, renamed), devices.default())
         held = _held_leaves(graph, inputs)
         slots = {leaf: i for i, leaf in enumerate([*inputs, *held])}
         routine = assemble(
@@ -114,11 +114,6 @@ def make_plan(
             for leaf in held
         ]
         return Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
-
-
-def _default_device(graph: Sequence[UOp]) -> str:
-    has_leaf = any(n.op is Ops.BUFFER for n in toposort(graph))
-    return "" if has_leaf else devices.default()
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:

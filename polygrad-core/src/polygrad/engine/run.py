@@ -111,7 +111,7 @@ class _Realization:
         runtime = self.runtime
         cache = cache_of(runtime)
         print_ = fingerprint(self.roots, runtime.leaf_of, self._alias)
-        key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], self._default(print_))
+        key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], devices.default())
         entry = cache.get(key)
         if entry is None:
             entry = self._first(print_)
@@ -125,9 +125,6 @@ class _Realization:
 
     def _alias(self, leaf: UOp) -> int:
         return id(self.runtime.buffer_of(leaf))
-
-    def _default(self, print_: Fingerprint) -> str:
-        return "" if print_.leaves else devices.default()
 
     # ---- making routines
 
@@ -155,7 +152,7 @@ class _Realization:
         holes, variables = with_variables([print_.holes[i] for i in varying])
         replace.update(holes)
         roots = substitute_all([*self.roots, *[print_.nodes[i] for i in after]], replace)
-        planned = schedule(roots, self._default(print_))
+        planned = schedule(roots, devices.default())
         slots = slots_of(self.runtime, print_.leaves)
         counters.plans_made += 1
         return assemble(planned, slots, len(set(slots.values())), [*renamed, *variables])

@@ -14,6 +14,7 @@ from ..uop.ops import Ops, UOp, size, toposort
 
 FEW_RESULTS: Final = 64
 LONG: Final = 1 << 16  # elements read by the whole reduction
+_LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})  # nodes without storage of their own
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
 
 
@@ -25,7 +26,7 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         kept = node if same else UOp(node.op, node.dtype, src, node.arg)
         new[node] = _split_long(kept) if node.op is Ops.REDUCE else kept
-    return [new[r] for r in roots]
+    return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
 
 
 def _split_long(node: UOp) -> UOp:
