@@ -18,7 +18,6 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, GradientError, StateError, UnknownName, did_you_mean
 from ..tensor import Tensor
 from ..tensor.store import realize
-from ..uop.ops import Ops
 from . import lr as lr_module
 
 Update = tuple[Tensor, Tensor]  # what is assigned to, and what
@@ -34,7 +33,7 @@ class Optimizer:
         self.schedule = lr
         self.steps = 0
         _check_numbers(self, options)
-        self.lr = Tensor([lr_module.resolve(lr, 1)]).requires_grad_(False)
+        self._set_rate(lr_module.resolve(lr, 1))
         self.params: list[Tensor] = []
         self.state: dict[str, Tensor] = {}
         if params is not None:
@@ -102,8 +101,7 @@ class Optimizer:
         self.schedule = lr
 
     def _set_rate(self, rate: float) -> None:
-        if self.lr.uop.op is Ops.BUFFER:
-            self.lr.copy_from([rate])
+        self.lr = Tensor([rate], requires_grad=False)  # leaves are alike: the same kernels serve
 
     def __repr__(self) -> str:
         shown = [f"lr={self.schedule}", *(f"{k}={v}" for k, v in self.config.items())]

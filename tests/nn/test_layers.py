@@ -1,0 +1,192 @@
+"""Layers against their formulas in numpy float64 (F051, F054)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from polygrad import Context, Tensor, nn
+from polygrad.errors import ArgumentError, DTypeError, ShapeError
+
+Rng = np.random.Generator
+
+
+def close(got: Tensor, wanted: Any, tolerance: float = 2e-5) -> None:
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got.numpy(), wanted, rtol=tolerance, atol=tolerance)
+
+
+def wide(t: Tensor | None) -> Any:
+    assert t is not None
+    return t.numpy().astype(np.float64)
+
+
+def test_linear(device: str, rng: Rng) -> None:
+    layer = nn.Linear(4, 3)
+    x = rng.standard_normal((2, 5, 4), np.float32)
+    close(layer(Tensor(x)), x @ wide(layer.weight).T + wide(layer.bias))
+
+
+def test_initial_values_are_torchs() -> None:
+    """Uniform in ±1/sqrt(fan_in): kaiming_uniform with a = sqrt(5)."""
+    for layer, bound in ((nn.Linear(100, 200), 0.1), (nn.Conv2d(4, 50, 5), 0.1)):
+        for values in (wide(layer.weight), wide(layer.bias)):
+            assert abs(values).max() <= bound
+            assert abs(values).max() > 0.9 * bound
+        assert wide(layer.weight).std() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
+def test_the_seed_fixes_initial_values() -> None:
+    """F023, F087."""
+    made = []
+    for _ in range(2):
+        Tensor.manual_seed(42)
+        made.append(nn.Linear(3, 4).weight.tolist())
+    assert made[0] == made[1]
+
+
+def convolved(x: Any, w: Any, b: Any, stride: int, padding: int, dilation: int, groups: int) -> Any:
+    """Direct correlation over the two last axes, group by group."""
+    x = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+    n = x.shape[0]
+    out, per, kh, kw = w.shape
+    spread = np.zeros((out, per, (kh - 1) * dilation + 1, (kw - 1) * dilation + 1))
+    spread[:, :, ::dilation, ::dilation] = w
+    result = []
+    for o in range(out):
+        first = o // (out // groups) * per
+        planes = [
+            sum(signal.correlate(x[i, first + c], spread[o, c], "valid") for c in range(per))
+            for i in range(n)
+        ]
+        result.append(np.stack(planes)[:, ::stride, ::stride] + b[o])
+    return np.stack(result, 1)
+
+
+@pytest.mark.parametrize(
+    "stride, padding, dilation, groups", [(1, 0, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2)]
+)
+def test_conv2d(
+    device: str, rng: Rng, stride: int, padding: int, dilation: int, groups: int
+) -> None:
+    layer = nn.Conv2d(4, 6, 3, stride, padding, dilation, groups)
+    x = rng.standard_normal((2, 4, 8, 7), np.float32)
+    args = (stride, padding, dilation, groups)
+    close(layer(Tensor(x)), convolved(x, wide(layer.weight), wide(layer.bias), *args))
+
+
+def test_conv1d(device: str, rng: Rng) -> None:
+    layer = nn.Conv1d(2, 3, 3, padding="same")
+    x = rng.standard_normal((2, 2, 6), np.float32)
+    padded = np.pad(x, [(0, 0), (0, 0), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=2)
+    wanted = np.einsum("ncli,oci->nol", windows, wide(layer.weight)) + wide(layer.bias)[:, None]
+    close(layer(Tensor(x)), wanted)
+
+
+def normalized(x: Any, axes: Any, eps: float = 1e-5) -> Any:
+    x = x.astype(np.float64)
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+def test_layer_norm(device: str, rng: Rng) -> None:
+    x = rng.standard_normal((3, 4, 5), np.float32)
+    close(nn.LayerNorm(5)(Tensor(x)), normalized(x, -1))
+    close(nn.LayerNorm((4, 5))(Tensor(x)), normalized(x, (1, 2)))
+
+
+def test_layer_norm_2d(device: str, rng: Rng) -> None:
+    x = rng.standard_normal((2, 3, 4, 5), np.float32)
+    close(nn.LayerNorm2d(3)(Tensor(x)), normalized(x, 1))
+
+
+def test_group_norm(device: str, rng: Rng) -> None:
+    x = rng.standard_normal((2, 6, 4), np.float32)
+    close(nn.GroupNorm(3, 6)(Tensor(x)), normalized(x.reshape(2, 3, 8), -1).reshape(x.shape))
+
+
+def test_rms_norm(device: str, rng: Rng) -> None:
+    x = rng.standard_normal((2, 8), np.float32)
+    wanted = x / np.sqrt((x.astype(np.float64) ** 2).mean(-1, keepdims=True) + 1e-6)
+    close(nn.RMSNorm(8)(Tensor(x)), wanted)
+
+
+def test_affine_layers_scale_and_shift(device: str, rng: Rng) -> None:
+    layer = nn.LayerNorm(4)
+    nn.load_state_dict(layer, {"weight": [1.0, 2.0, 3.0, 4.0], "bias": [0.0, 1.0, 0.0, -1.0]})
+    x = rng.standard_normal((2, 4), np.float32)
+    close(layer(Tensor(x)), normalized(x, -1) * [1, 2, 3, 4] + [0, 1, 0, -1])
+
+
+def test_batch_norm_trains_by_the_batch_and_remembers(device: str, rng: Rng) -> None:
+    layer = nn.BatchNorm(3)
+    x = rng.standard_normal((8, 3, 2), np.float32) * 2 + 1
+    with Context(TRAINING=1):
+        close(layer(Tensor(x)), normalized(x, (0, 2)))
+    mean, var = x.mean((0, 2), dtype=np.float64), x.var((0, 2), ddof=1, dtype=np.float64)
+    close(layer.running_mean, 0.1 * mean)
+    close(layer.running_var, 0.9 + 0.1 * var)
+    assert layer.num_batches_tracked.item() == 1
+    used = (x - 0.1 * mean[:, None]) / np.sqrt(0.9 + 0.1 * var[:, None] + 1e-5)
+    close(layer(Tensor(x)), used)
+
+
+def test_embedding_takes_rows(device: str) -> None:
+    layer = nn.Embedding(10, 4)
+    index = np.array([[0, 9], [3, 3]], np.int32)
+    close(layer(Tensor(index)), layer.weight.numpy()[index])
+    with pytest.raises(DTypeError, match=r"Embedding\(10, 4\) takes integer indices, got float32"):
+        layer(Tensor([1.0]))
+
+
+def test_dropout_only_while_training(device: str) -> None:
+    x = Tensor.ones(1000)
+    layer = nn.Dropout(0.25)
+    assert layer(x).numpy().sum() == 1000
+    with Context(TRAINING=1):
+        y = layer(x).numpy()
+    assert set(np.round(y, 5)) == {0.0, np.float32(1.33333)}
+    assert abs((y == 0).mean() - 0.25) < 0.06
+
+
+def test_sequential_is_a_list_of_callables(device: str, rng: Rng) -> None:
+    net = nn.Sequential(nn.Linear(4, 3), Tensor.relu)
+    x = rng.standard_normal((2, 4), np.float32)
+    first = net[0]
+    close(net(Tensor(x)), np.maximum(x @ wide(first.weight).T + wide(first.bias), 0))
+    assert repr(net) == "Sequential(Linear(4, 3), Tensor.relu)" or "relu" in repr(net)
+
+
+WRONG = [
+    (lambda: nn.Linear(4, 3), (2, 5), r"Linear\(4, 3\) takes \(…, 4\), got an input of shape"),
+    (lambda: nn.Conv2d(4, 3, 3), (2, 5, 8, 8), r"Conv2d\(4, 3, 3\) takes \(N, 4, H, W\), got"),
+    (lambda: nn.Conv1d(4, 3, 3), (4, 8), r"Conv1d\(4, 3, 3\) takes \(N, 4, L\), got"),
+    (lambda: nn.BatchNorm(4), (2, 5), r"BatchNorm\(4\) takes \(N, 4, …\), got"),
+    (lambda: nn.BatchNorm2d(4), (2, 4), r"BatchNorm2d\(4\) takes \(N, 4, H, W\), got"),
+    (lambda: nn.LayerNorm(4), (2, 5), r"LayerNorm\(4\) takes \(…, 4\), got"),
+    (lambda: nn.LayerNorm2d(4), (2, 5), r"LayerNorm2d\(4\) takes \(N, 4, H, W\), got"),
+    (lambda: nn.RMSNorm(4), (2, 5), r"RMSNorm\(4\) takes \(…, 4\), got"),
+    (lambda: nn.GroupNorm(2, 4), (2, 5), r"GroupNorm\(2, 4\) takes \(N, 4, …\), got"),
+]
+
+
+@pytest.mark.parametrize("make, shape, text", WRONG)
+def test_a_wrong_shape_is_an_error_that_names_the_layer(make: Any, shape: Any, text: str) -> None:
+    with pytest.raises(ShapeError, match=text):
+        make()(Tensor.zeros(*shape))
+
+
+def test_wrong_options_are_errors_at_construction() -> None:
+    for make, text in (
+        (lambda: nn.Conv2d(4, 3, 3, groups=2), "groups=2 must divide in_channels=4"),
+        (lambda: nn.Conv2d(4, 3, (3, 3, 3)), "kernel_size="),
+        (lambda: nn.Conv2d(4, 3, 3, stride=0), "stride=0"),
+        (lambda: nn.GroupNorm(3, 4), "num_groups=3 must divide"),
+        (lambda: nn.Dropout(1.5), "from 0 to 1"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            make()

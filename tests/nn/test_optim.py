@@ -1,0 +1,139 @@
+"""Optimizers against their formulas in numpy float64 (F053, F055)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygrad import Context, Tensor, nn
+from polygrad.engine.counters import counters
+from polygrad.errors import ArgumentError, GradientError, StateError, UnknownName
+from polygrad.nn import optim
+
+START, TARGET = np.array([1.0, -2.0, 3.0]), np.array([0.5, 0.5, -1.0])
+
+
+def train(make: Callable[[list[Tensor]], optim.Optimizer], steps: int = 5) -> Any:
+    """Minimise sum((p - target)²), whose gradient is 2 (p - target)."""
+    p = Tensor(START.astype(np.float32), requires_grad=True)
+    optimizer = make([p])
+    with Context(TRAINING=1):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            (p - Tensor(TARGET.astype(np.float32))).square().sum().backward()
+            optimizer.step()
+    return p.numpy()
+
+
+def sgd(
+    lr: float, momentum: float = 0.0, decay: float = 0.0, nesterov: bool = False, steps: int = 5
+) -> Any:
+    p, v = START.copy(), np.zeros(3)
+    for _ in range(steps):
+        g = 2 * (p - TARGET) + decay * p
+        v = momentum * v + g
+        p = p - lr * (g + momentum * v if nesterov else v if momentum else g)
+    return p
+
+
+def adam(lr: float, decay: float = 0.0, decoupled: bool = False, steps: int = 5) -> Any:
+    p, m, v = START.copy(), np.zeros(3), np.zeros(3)
+    for t in range(1, steps + 1):
+        g = 2 * (p - TARGET) + (0 if decoupled else decay * p)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        move = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        p = p - lr * (move + (decay * p if decoupled else 0))
+    return p
+
+
+CASES: dict[str, tuple[Callable[[list[Tensor]], optim.Optimizer], Any]] = {
+    "sgd": (lambda p: optim.SGD(p, lr=0.1), sgd(0.1)),
+    "momentum": (lambda p: optim.SGD(p, lr=0.1, momentum=0.9), sgd(0.1, 0.9)),
+    "nesterov": (
+        lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        sgd(0.1, 0.9, nesterov=True),
+    ),
+    "weight decay": (lambda p: optim.SGD(p, lr=0.1, weight_decay=0.1), sgd(0.1, decay=0.1)),
+    "adam": (lambda p: optim.Adam(p, lr=0.1), adam(0.1)),
+    "adam, weight decay": (lambda p: optim.Adam(p, lr=0.1, weight_decay=0.1), adam(0.1, 0.1)),
+    "adamw": (lambda p: optim.AdamW(p, lr=0.1, weight_decay=0.1), adam(0.1, 0.1, True)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_five_steps_are_those_of_the_formula(case: str, device: str) -> None:
+    make, wanted = CASES[case]
+    np.testing.assert_allclose(train(make), wanted, rtol=2e-5, atol=1e-6)
+
+
+def test_scalars_and_matrices_train_together(device: str) -> None:
+    a = Tensor(2.0, requires_grad=True)
+    b = Tensor([[1.0, 2.0]], requires_grad=True)
+    optimizer = optim.Adam([a, b], lr=0.5)
+    with Context(TRAINING=1):
+        (a * b.sum()).backward()
+        optimizer.step()
+    assert a.item() == pytest.approx(1.5, rel=1e-5)
+    assert b.tolist() == [[pytest.approx(0.5), pytest.approx(1.5)]]
+
+
+def test_a_step_outside_training_is_an_error() -> None:
+    """F055."""
+    p = Tensor([1.0], requires_grad=True)
+    p.square().sum().backward()
+    with pytest.raises(StateError, match=r"sgd.step\(\): TRAINING must be enabled"):
+        optim.SGD([p], lr=0.1).step()
+    assert p.tolist() == [1.0]
+
+
+def test_a_step_without_gradient_is_an_error() -> None:
+    with (
+        Context(TRAINING=1),
+        pytest.raises(GradientError, match="no parameter has a gradient; call backward"),
+    ):
+        optim.SGD([Tensor([1.0], requires_grad=True)]).step()
+
+
+def test_another_rate_compiles_nothing(device: str) -> None:
+    p = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = optim.SGD([p], lr=nn.lr.step(0.1, 1, 0.5))
+    rates = []
+    with Context(TRAINING=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            p.square().sum().backward()
+            optimizer.step()
+            rates.append(optimizer.lr.item())
+            if len(rates) == 2:
+                before = counters.kernels_compiled
+    assert rates == pytest.approx([0.1, 0.05, 0.025, 0.0125])
+    assert counters.kernels_compiled == before
+
+
+def test_zero_grad_forgets() -> None:
+    p = Tensor([1.0], requires_grad=True)
+    optimizer = optim.SGD([p])
+    p.square().sum().backward()
+    assert p.grad is not None
+    optimizer.zero_grad()
+    assert p.grad is None
+
+
+def test_wrong_arguments_are_errors() -> None:
+    p = [Tensor([1.0], requires_grad=True)]
+    for make, text in (
+        (lambda: optim.SGD(p, nesterov=True), "nesterov needs a momentum"),
+        (lambda: optim.SGD(p, momentum=-1), "momentum=-1"),
+        (lambda: optim.Adam(p, b1=1.0), "must be below 1"),
+        (lambda: optim.SGD([]), "no parameter that takes a gradient"),
+        (lambda: optim.SGD([1.0]), "takes Tensors"),  # type: ignore[list-item]
+        (lambda: optim.SGD([Tensor([1])]), "cannot train a tensor of int32"),
+        (lambda: optim.make("adam", beta=1), "adam takes no 'beta'. Valid: lr, b1"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            make()  # type: ignore[no-untyped-call]
+    with pytest.raises(UnknownName, match="no optimizer named 'adamm'. Did you mean 'adam'"):
+        optim.make("adamm")
