@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 # public name -> (module, name there); an empty name is the module itself
 _NAMES: dict[str, tuple[str, str]] = {
     "Context": ("polygrad.settings", "Context"),
+    "Device": ("polygrad.plugin", "Device"),
     "Model": ("polygrad.model", "Model"),
     "Ops": ("polygrad.uop.ops", "Ops"),
     "PolygradError": ("polygrad.errors", "PolygradError"),
@@ -23,7 +24,6 @@ _NAMES: dict[str, tuple[str, str]] = {
     "device": ("polygrad.device", ""),
     "dtypes": ("polygrad.dtype", "dtypes"),
     "errors": ("polygrad.errors", ""),
-    "function": ("polygrad._function", "function"),
     "jit": ("polygrad._jit", "jit"),
     "nn": ("polygrad.nn", ""),
 }
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from . import device as device
     from . import errors as errors
     from . import nn as nn
-    from ._function import function as function
     from ._jit import compile as compile
     from ._jit import jit as jit
     from .dtype import dtypes as dtypes
     from .errors import PolygradError as PolygradError
     from .model import Model as Model
+    from .plugin import Device as Device
     from .settings import Context as Context
     from .tensor import Tensor as Tensor
     from .uop import Variable as Variable
