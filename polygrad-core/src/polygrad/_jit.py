@@ -1,18 +1,18 @@
-"""`jit` and `compile`: a Python function over tensors becomes Plans, and Python is left out from
-then on.
+"""`jit` and `compile`: a Python function over tensors becomes Plans that need no Python.
 
-The first call runs the function once with symbols in place of its tensors and numbers, and
-compiles the graph that comes out: there is no warm-up. Later calls give the same graph other
-inputs. What a call may change:
+The first call runs the function once with symbols in place of its tensors and numbers, and compiles
+the graph that comes out: there is no warm-up. Later calls give the same graph other inputs. What a
+call may change:
 
 * tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs;
-* Python ints and floats: variables of the graph where they meet a tensor; where Python itself uses the value
-  (a condition, a shape), another value is captured anew, so that nothing is ever stale;
-* tensors from outside that the function assigns to (weights, counters): state, read and written in place;
+* Python ints and floats: variables of the graph where they meet a tensor; where Python itself uses
+  the value (a condition, a shape), another value is captured anew, so that nothing is ever stale;
+* tensors from outside that the function assigns to (weights, counters): state, written in place;
 * tensors from outside that it only reads: their value at the time of the call.
 
 `jit` has one set of shapes, dtypes and devices; `compile` captures again for each. What the
-function does besides (printing, appending to a list) happens while capturing only.
+function does besides (printing, appending to a list) happens while capturing only: once, or twice
+where it meets tensors from outside that were not computed yet.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
 from .engine.capture import Capture, Number, active, as_scalar, evaluator
-from .engine.record import Recorded, copy_of, make_plan
+from .engine.record import Recorded, make_plan
+from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current
 from .errors import ArgumentError, public
 from .tensor import Tensor
 from .tensor.base import leaf as tensor_of_leaf
+from .tensor.base import replayed
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
 
@@ -146,7 +148,9 @@ class Compiled:
         structure = tuple([_flatten(a, tensors, numbers) for a in args])
         if kwargs:
             structure += tuple((k, _flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
-        shown = tuple([(t.uop.dtype, t.uop.shape, t.device, t._requires_grad) for t in tensors])
+        shown = tuple(
+            [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
+        )
         return Signature(structure, shown, settings.get("TRAINING"), current())
 
     def _find(self, signature: Signature, numbers: Sequence[int | float]) -> _Captured | None:
@@ -192,9 +196,9 @@ class Compiled:
             for name, old, new in zip(names, known.tensors, signature.tensors, strict=True):
                 if old[:3] != new[:3]:
                     raise ArgumentError(
-                        f"jit of {self.name}: argument {name} is {_shown(new)}, but was captured as"
-                        f" {_shown(old)}.\nA jit function has one set of shapes, dtypes and devices;"
-                        " polygrad.compile captures again for each."
+                        f"jit of {self.name}: argument {name} is {_shown(new)}, but was captured"
+                        f" as {_shown(old)}.\nA jit function has one set of shapes, dtypes and"
+                        " devices; polygrad.compile captures again for each."
                     )
 
 
@@ -263,7 +267,7 @@ def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...],
     dtype, shape, device = spec
     node = UOp.buffer(dtype, shape, device)
     runtime.bind(node, buffer)
-    return tensor_of_leaf(node, device, False)
+    return replayed(node, device)
 
 
 def _capture(
@@ -274,7 +278,7 @@ def _capture(
     tensors: Sequence[Tensor],
     numbers: Sequence[int | float],
 ) -> _Captured:
-    """Run the function over symbols, again if it met tensors that had no memory yet, and compile."""
+    """Run the function over symbols, again if it met tensors without memory, and compile."""
     runtime = current()
     for _ in range(2):
         trace = _Trace(runtime, what, args, kwargs, tensors, numbers)
@@ -335,7 +339,7 @@ class _Trace:
         self.kwargs = {k: _rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
 
     def run(self, function: Callable[..., Any]) -> None:
-        """Fills `roots`, `outputs`, `assigned` and `updates`; every tensor from outside is put back."""
+        """Fill `roots`, `outputs`, `assigned`, `updates`; put every tensor from outside back."""
         capture = self.capture
         roots: dict[UOp, int] = {}
         try:
@@ -476,7 +480,7 @@ def _names(
     import inspect
 
     try:
-        names = [p for p in inspect.signature(function).parameters]
+        names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         names = []
     found: list[str] = []

@@ -3,8 +3,8 @@
 Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and run
 nothing. The class is built in storeys, one file each, every storey using those below it:
 
-    Base → Elementwise → Movement → Reduce → Activation → Linalg → Convolution → Loss
-         → Creation → Random → Indexing → Autograd → Interop → Tensor
+    Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg → Convolution → Loss
+         → Creation → Random → Indexing → Writing → Autograd → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices, gradient
 marks. Methods of the storeys are short because everything is checked and joined by what stands here.
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from ..dtype import DType, dtypes, promote, promote_scalar, to_dtype
-from ..errors import ArgumentError, DTypeError, ShapeError
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as _capturing
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 
@@ -186,6 +186,14 @@ def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Ten
     return out
 
 
+def replayed(uop: UOp, device: str) -> Tensor:
+    """The Tensor of a compiled function's result: no gradient, no place, nothing to note."""
+    out: Tensor = object.__new__(_class)
+    out.uop, out.grad = uop, None
+    out._requires_grad, out._device, out._is_param = False, device, None
+    return out
+
+
 # ---- operands
 
 
@@ -195,7 +203,11 @@ def operand(x: Operand, name: str = "operation") -> Base | Scalar:
         return x  # type: ignore[return-value]  # a Symbol is a number that a captured function was given
     if hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "shape", None) == ():
         return x.item()  # type: ignore[no-any-return]
-    if isinstance(x, (list, tuple)) or hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__"):
+    if (
+        isinstance(x, (list, tuple))
+        or hasattr(x, "__array_interface__")
+        or hasattr(x, "__dlpack__")
+    ):
         return _class(x)
     raise ArgumentError(f"{name} takes a tensor or a number, not {type(x).__name__}.")
 
