@@ -226,8 +226,8 @@ class Generator:
         if depth <= 0:
             counter = ("range", r.randrange(len(self.bounds)))
             return counter if r.random() < 0.75 else self.constant(INDEX)
-        kinds = (self.affine, self.divided, self.binary, self.chosen, self.narrowed)
-        return r.choices(kinds, (5, 7, 4, 1, 1))[0](depth)
+        kinds = (self.affine, self.divided, self.paired, self.binary, self.chosen, self.narrowed)
+        return r.choices(kinds, (5, 6, 2, 4, 1, 1))[0](depth)
 
     def constant(self, dtype: DType) -> Expr:
         if dtype is INDEX:
@@ -252,6 +252,18 @@ class Generator:
         c = self.random.choice((2, 3, 4, 4, 6, 8, 12, 5, 7, 1, 0, -1, -3, -4, 24))
         op = self.random.choice((Ops.FLOORDIV, Ops.FLOORMOD))
         return op, INDEX, self.index(depth - 1), ("const", INDEX, c)
+
+    def paired(self, depth: int) -> Expr:
+        """a*y + b*(y // c) + d*(y % c), coefficients often such that they belong together."""
+        r = self.random
+        y, c = self.index(depth - 1), r.choice((2, 3, 4, 6, 8))
+        divisor: Expr = ("const", INDEX, c)
+        parts = (y, (Ops.FLOORDIV, INDEX, y, divisor), (Ops.FLOORMOD, INDEX, y, divisor))
+        out = self.index(depth - 2)
+        for part, unit in zip(parts, (1, c, 1), strict=True):
+            k: Expr = ("const", INDEX, r.choice((0, 1, 1, -1, 2)) * unit)
+            out = (Ops.ADD, INDEX, out, (Ops.MUL, INDEX, part, k))
+        return out
 
     def binary(self, depth: int) -> Expr:
         ops = (Ops.ADD, Ops.SUB, Ops.MAXIMUM, Ops.MINIMUM, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD)
@@ -320,10 +332,8 @@ class Generator:
     def _narrow(self, dtype: DType, depth: int) -> Expr:
         r = self.random
         if depth <= 0 or r.random() < 0.2:
-            source = r.choice((self.index, self.index, self.condition, self.constant))
-            made: Expr = self.constant(dtype) if source == self.constant else source(min(depth, 2))  # type: ignore[operator,arg-type]
-            return made if dtype_of(made) is dtype else (Ops.CAST, dtype, made)
-        if r.random() < 0.15:
+            return self._cast_from_above(dtype, depth)
+        if r.random() < 0.3:
             return Ops.CAST, dtype, self._narrow(r.choice(NARROW), depth - 1)
         op = r.choice(_NARROW_OPS)
         count = 1 if op in (Ops.NEG, Ops.NOT) else 2
@@ -331,6 +341,16 @@ class Generator:
         if op is Ops.WHERE:
             return (op, dtype, self.condition(depth - 1), *sources)
         return (op, dtype, *sources)
+
+
+    def _cast_from_above(self, dtype: DType, depth: int) -> Expr:
+        r = self.random
+        if r.random() < 0.25:
+            return self.constant(dtype)
+        if r.random() < 0.3:
+            return Ops.CAST, dtype, self.condition(min(depth, 2))
+        k: Expr = ("const", INDEX, r.choice((1, 1, -1, 3, 40, 300)))
+        return Ops.CAST, dtype, (Ops.MUL, INDEX, self.index(min(depth, 2)), k)
 
 
 _NARROW_OPS: Final = (
