@@ -10,7 +10,7 @@ then on.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..schedule.cache import Fingerprint, fingerprint, substitute_all, with_vari
 from ..uop.ops import Ops, UOp
 from .counters import counters
 from .runtime import Runtime, current, install_fork_hook
-from .stages import CopyStage, Routine, assemble, ready
+from .stages import CopyStage, PlanStage, Routine, assemble, ready
 from .versions import with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
@@ -51,10 +51,13 @@ def realize(roots: Sequence[UOp], kept: Collection[UOp] = ()) -> list[UOp]:
 class Entry:
     """The routines of one skeleton: one for the values first seen, one for all others."""
 
-    __slots__ = ("after", "exact", "general", "values", "varying")
+    __slots__ = ("after", "constant", "exact", "general", "values", "varying")
 
-    def __init__(self, values: Values, exact: Routine, after: tuple[int, ...]) -> None:
+    def __init__(
+        self, values: Values, exact: Routine, after: tuple[int, ...], constant: frozenset[int]
+    ) -> None:
         self.values, self.exact, self.after = values, exact, after
+        self.constant = constant  # places of nodes that no storage lies below
         self.general: Routine | None = None
         self.varying: tuple[int, ...] = ()  # holes that are variables of `general`
 
@@ -73,6 +76,17 @@ class Entry:
         """The holes that must be variables to serve these values as well."""
         new = {i for i, (a, b) in enumerate(zip(values, self.values, strict=True)) if a != b}
         return tuple(sorted(new.union(self.varying)))
+
+
+def _constant(print_: Fingerprint) -> frozenset[int]:
+    """Places in `nodes` of what is made of shared constants alone, and is on no device."""
+    settled = {node for node, _ in print_.settled}
+    found: dict[UOp, int] = {}
+    for i, node in enumerate(print_.nodes):
+        own = node.op in (Ops.BUFFER, Ops.UNIQUE, Ops.COPY) or node in settled
+        if not own and all(s in found for s in node.src):
+            found[node] = i
+    return frozenset(found.values())
 
 
 class GraphCache:
@@ -121,7 +135,8 @@ class _Realization:
         routine, values = entry.find(print_.values) or self._general(entry, print_)
         roots = [*self.roots, *[print_.nodes[i] for i in entry.after]]
         given = tuple([runtime.value_of(v) for v in print_.variables]) + values
-        return self._execute(routine, print_, roots, given)[: len(self.roots)]
+        loose = frozenset([print_.nodes[i] for i in entry.constant])
+        return self._execute(routine, print_, roots, given, loose)[: len(self.roots)]
 
     def _alias(self, leaf: UOp) -> int:
         return id(self.runtime.buffer_of(leaf))
@@ -134,7 +149,8 @@ class _Realization:
             i for i, n in enumerate(print_.nodes) if n.op is Ops.AFTER and n not in known
             and self.runtime.leaf_of(n) is None
         )  # fmt: skip
-        return Entry(print_.values, self._build(print_, after, ()), after)
+        constant = _constant(print_)
+        return Entry(print_.values, self._build(print_, after, ()), after, constant)
 
     def _general(self, entry: Entry, print_: Fingerprint) -> tuple[Routine, Values]:
         varying = entry.differing(print_.values)
@@ -160,7 +176,12 @@ class _Realization:
     # ---- running
 
     def _execute(
-        self, routine: Routine, print_: Fingerprint, roots: list[UOp], values: Values
+        self,
+        routine: Routine,
+        print_: Fingerprint,
+        roots: list[UOp],
+        values: Values,
+        loose: frozenset[UOp],
     ) -> list[UOp]:
         runtime = self.runtime
         slots = slots_of(runtime, print_.leaves)
@@ -178,7 +199,8 @@ class _Realization:
             if leaf is None:
                 leaf = leaf_at[slot] = UOp.buffer(root.dtype, root.shape, buffers[slot].device)
                 runtime.bind(leaf, buffers[slot])
-            runtime.settle(root, leaf)
+            if root not in loose:  # equal constants are one node, at home on every device
+                runtime.settle(root, leaf)
         return [leaf_at[slot] for slot in routine.results]
 
     def _save(
@@ -245,17 +267,37 @@ def copy_of(buffer: Buffer) -> Buffer:
 def run(
     routine: Routine, runtime: Runtime, buffers: Sequence[Buffer], values: Sequence[int | float]
 ) -> None:
-    """Run the stages of `routine` over the Buffers of its slots."""
+    """Run the stages of `routine` over the Buffers of its slots.
+
+    Whatever may fail for want of memory comes before the first stage runs.
+    """
     for stage in routine.stages:
-        if isinstance(stage, CopyStage):
-            dst, src = buffers[stage.dst], buffers[stage.src]
-            if stage.nbytes:
-                to, peer = devices.get(dst.device), devices.get(src.device)
-                to.allocator.copy(dst.handle, src.handle, stage.nbytes, peer)
-        else:
-            execute = ready(stage, runtime)
-            handles = [buffers[s].handle for s in stage.externals]
-            execute(handles, [values[v] for v in stage.variables])
-            counters.runs += 1
+        if isinstance(stage, PlanStage):
+            runtime.arena(stage.device.name).reserve(stage.plan.arena_bytes)
+    calls = [_call(stage, runtime, buffers, values) for stage in routine.stages]
+    for call, arguments in calls:
+        call(*arguments)
+    counters.runs += len(calls)
     counters.launches += routine.launches
     counters.copies += routine.copies
+
+
+def _call(
+    stage: PlanStage | CopyStage,
+    runtime: Runtime,
+    buffers: Sequence[Buffer],
+    values: Sequence[int | float],
+) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """What runs one stage, and its arguments."""
+    if isinstance(stage, PlanStage):
+        handles = [buffers[s].handle for s in stage.externals]
+        return ready(stage, runtime), (handles, [values[v] for v in stage.variables])
+    dst, src = buffers[stage.dst], buffers[stage.src]
+    if not stage.nbytes:
+        return _nothing, ()
+    to, peer = devices.get(dst.device), devices.get(src.device)
+    return to.allocator.copy, (dst.handle, src.handle, stage.nbytes, peer)
+
+
+def _nothing() -> None:
+    """A copy of no bytes."""

@@ -73,7 +73,8 @@ def _accounted(
     expected = dict.fromkeys(nodes, _LISTED + _TABLES)
     for holder in (written, *holders):
         for node in holder:
-            expected[node] += 1
+            if node in expected:  # a realised node stands in the graph, its leaf does not
+                expected[node] += 1
     bits = {leaf: 1 << i for i, leaf in enumerate(written)}
     reads: dict[UOp, int] = {}
     sources: dict[int, tuple[tuple[UOp, ...], int]] = {}
