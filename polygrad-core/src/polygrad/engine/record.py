@@ -32,6 +32,7 @@ from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
 from .stages import ready as ready_stage
 
+_UNSEEN = object()  # no version yet; None would equal the arg of a pending assignment
 _references: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: -1)
 
 
@@ -134,7 +135,7 @@ def _state(runtime: Runtime, leaf: UOp, slot: int, written: bool, holder: Holder
     if holder is None:
         return State(slot, written, leaf.arg, runtime.buffer_of(leaf))
     unbound = Buffer(leaf.arg[2], 0)  # the first call takes the holder's
-    return State(slot, written, None, runtime.find(leaf) or unbound, holder)
+    return State(slot, written, _UNSEEN, runtime.find(leaf) or unbound, holder)
 
 
 def _at_fixed_addresses(planned: Schedule, count: int, slots: Mapping[UOp, int]) -> Schedule:

@@ -14,8 +14,9 @@ from typing import Any
 
 from .. import device as devices
 from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
+from ..device.buffer import pool
 from ..dtype import DType, dtypes
-from ..errors import StateError
+from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
 from ..schedule import CopyItem, KernelItem, Schedule
 from ..uop.ops import UOp, size
@@ -304,7 +305,22 @@ def ready(stage: PlanStage, runtime: Runtime) -> Any:
     arena = runtime.arena(device.name)
     arena.reserve(plan.arena_bytes)
     if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
-        handle = arena.handle if plan.arena_bytes else None
-        stage.executable = device.prepare(plan, stage.programs, handle)
+        stage.executable = _prepared(stage, arena.handle if plan.arena_bytes else None)
         stage.generation = arena.generation
     return stage.executable
+
+
+def _prepared(stage: PlanStage, arena: Any) -> Any:
+    device = stage.device
+    try:
+        return device.prepare(stage.plan, stage.programs, arena)
+    except DeviceMemoryError:
+        raise
+    except MemoryError:
+        pool(device.name).trim()
+    try:
+        return device.prepare(stage.plan, stage.programs, arena)
+    except MemoryError as error:
+        raise DeviceMemoryError(
+            f"device {device.name!r} has no memory left for {len(stage.plan.steps)} steps."
+        ) from error
