@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import settings
 from ..uop.ops import Ops, UOp, size
 from .build import Builder, scatter_kernels
 from .fusion import Fusion, Group, Use, _reaches
@@ -47,7 +48,7 @@ class Schedule:
 def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     """Plan the computation of `roots`. `device` is for graphs that read no buffer at all."""
     wanted = prepare(roots)
-    fusion = Fusion(tuple(dict.fromkeys(wanted)))
+    fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")))
     devices = _devices(fusion.order, device)
     in_place = _in_place(fusion, wanted)
     leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}

@@ -6,6 +6,7 @@ per kernel, over PARAM slots instead of buffers, so that equal layers give the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
@@ -118,9 +119,8 @@ class Builder:
             return value
         _, condition = source_index(node, use.index)
         condition = known(condition)
-        raw = value.src[0] if value.op is Ops.CAST and value.src[0].op is Ops.LOAD else value
-        if condition is None or raw.op is Ops.LOAD:
-            return value  # the load's gate already gives 0 outside
+        if condition is None or vanishes(value):
+            return value  # the loads' gates already give 0 outside
         return condition.where(value, 0)
 
     def _reduced(self, node: UOp, use: Use, value: UOp) -> UOp:
@@ -140,6 +140,21 @@ class Builder:
         base, index, valid = through(x, index, both(use.valid, inside))
         leaf = self.leaves.get(base, base)
         return self.kernels[use.kernel].load(leaf, flat(index, base.shape), valid)
+
+
+def vanishes(value: UOp, budget: int = 16) -> bool:
+    """Is this expression 0 wherever the gates of all its loads are false?"""
+    if value.op is Ops.LOAD:
+        return len(value.src) > 1
+    if budget == 0:
+        return False
+    if value.op in (Ops.CAST, Ops.NEG):
+        return vanishes(value.src[0], budget - 1)
+    if value.op is Ops.MUL and value.src[1].op is Ops.CONST:
+        return math.isfinite(value.src[1].arg) and vanishes(value.src[0], budget - 1)
+    if value.op in (Ops.MUL, Ops.ADD):
+        return all(vanishes(s, budget // 2) for s in value.src)
+    return False
 
 
 def _elementwise(node: UOp, src: Sequence[UOp]) -> UOp:

@@ -170,7 +170,8 @@ def _reused(node: UOp) -> bool:
 class Fusion:
     """The walk. Afterwards `uses` says where every node is needed and `home` which kernel stores it."""
 
-    def __init__(self, roots: Sequence[UOp]) -> None:
+    def __init__(self, roots: Sequence[UOp], fuse: bool = True) -> None:
+        self.fuse = fuse  # False: every operation is a kernel of its own, for tests
         self.order = toposort(roots)
         self.facts = survey(self.order, roots)
         self.roots = frozenset(roots)
@@ -202,6 +203,8 @@ class Fusion:
                 self._descend(node, use, around)
 
     def _must_store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> bool:
+        if not self.fuse:
+            return node.op is Ops.REDUCE or node.op in ELEMENTWISE
         if node.op is Ops.REDUCE:
             return self._store_reduction(node, uses)
         if node.op not in ELEMENTWISE:
@@ -290,7 +293,7 @@ class Fusion:
 
     def _join(self, node: UOp, uses: dict[Use, list[Around | None]]) -> Use | None:
         """A consumer's kernel that visits exactly the elements of `node`, if joining it is legal."""
-        if _core(node) is not node:
+        if _core(node) is not node or not self.fuse:
             return None
         for use, arounds in uses.items():
             kernel = use.kernel
