@@ -17,9 +17,9 @@ from typing import Any
 
 from ..contract import Instr, LinearProgram, Param, VariableSpec
 from ..dtype import DType, dtypes
-from ..schedule.build import identity
 from ..target import Target
 from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.values import identity
 from .kernel import Free, Kernel, extent, length
 from .offsets import along
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ..dtype import dtypes
 from ..errors import PolygradError
-from ..uop.ops import Ops, UOp, toposort
 from ..uop.linear import coefficient
+from ..uop.ops import Ops, UOp, toposort
 from .kernel import Kernel, index_roots, length, misplaced, static, substitute
 
 
@@ -93,7 +93,7 @@ def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
 
 def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tuple[UOp, ...]:
     """Gate the loads (and stores) that use `loop`; beyond the end a reduction adds its identity."""
-    from ..schedule.build import identity
+    from ..uop.values import identity
     from .kernel import Free, rebuild
 
     free = Free()

@@ -11,17 +11,9 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size
+from ..uop.values import identity
 from .fusion import Fusion, Group, Use, sources
 from .indexing import both, flat, known, source_index, through
-
-_IDENTITY = {Ops.ADD: 0, Ops.MUL: 1}
-
-
-def identity(op: Ops, dtype: DType) -> int | float | bool:
-    """The value that a reduction starts from; what an empty one gives."""
-    if op in _IDENTITY:
-        return _IDENTITY[op]
-    return dtype.min if op is Ops.MAXIMUM else dtype.max
 
 
 def memory_dtype(dtype: DType) -> DType:

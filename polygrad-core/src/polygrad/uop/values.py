@@ -12,6 +12,7 @@ from .folding import Value
 from .ops import Ops, UOp
 
 _SPREAD: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.FLIP})
+_IDENTITY: Final = {Ops.ADD: 0, Ops.MUL: 1}
 
 
 def const_value(u: UOp, through_unique: bool = False) -> Value | None:
@@ -28,3 +29,10 @@ def constant(dtype: DType, value: Any, like: UOp) -> UOp:
     """`value` everywhere, with the shape of `like`."""
     made = UOp.const(dtype, value)
     return made.broadcast_to(like.shape) if like.shape else made
+
+
+def identity(op: Ops, dtype: DType) -> int | float | bool:
+    """The value that a reduction starts from; what an empty one gives."""
+    if op in _IDENTITY:
+        return _IDENTITY[op]
+    return dtype.min if op is Ops.MAXIMUM else dtype.max
