@@ -26,6 +26,7 @@ from ..tensor import Tensor
 from ..tensor.base import leaf as make_leaf
 from ..tensor.store import realize
 from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.provenance import describe
 from .graph import Entrypoint
 from .signature import Spec
 
@@ -127,7 +128,7 @@ def _check_not_replaced(author: Any, made: Captured) -> None:
     """An attribute that holds another Tensor now is lost: the graph knows only assignments."""
     after = get_state_dict(author)
     for name, state in made.states.items():
-        if after.get(name) is not state.tensor:
+        if state.role != "frozen" and after.get(name) is not state.tensor:
             raise CaptureError(
                 f"the author replaced its tensor {name!r} while it was captured;"
                 f" change it with .assign(…), so that the Model keeps it."
@@ -150,7 +151,7 @@ class _Run:
         self.runtime, self.made, self.call, self.loss = runtime, made, call, loss
         self.inputs, self.targets = inputs, targets
 
-    def trace(self, training: bool) -> tuple[dict[str, Tensor], Tensor | None, _Entry]:
+    def trace(self, training: bool) -> tuple[dict[str, UOp], UOp | None, _Entry]:
         """Outputs, loss and a maker of entrypoints of one run; the tensors are put back."""
         what = "training" if training else "forward"
         notes = Capture(self.runtime, f"capture of the Model's {what}")
@@ -164,7 +165,10 @@ class _Run:
             with settings.Context(TRAINING=training), self.runtime.capture(notes):
                 returned = self.call(**{n: symbols[n] for n in self.inputs})
                 outputs = _named(returned)
-                value = self._loss(outputs, {n: symbols[n] for n in self.targets})
+                loss = self._loss(outputs, {n: symbols[n] for n in self.targets})
+            # Nodes, not tensors: an output may be a state's own tensor, which is put back below.
+            results = {name: t.uop for name, t in outputs.items()}
+            value = None if loss is None else loss.uop
             after = {name: s.tensor.uop for name, s in states.items()}
             self._check_assigned(notes, symbols)
         finally:
@@ -172,7 +176,7 @@ class _Run:
             for name, s in states.items():
                 s.tensor._replace(before[name])
         writes = {n: u for n, u in after.items() if u is not states[n].symbol}
-        return outputs, value, _Entry(self, notes, writes)
+        return results, value, _Entry(self, notes, writes)
 
     def _loss(self, outputs: dict[str, Tensor], targets: dict[str, Tensor]) -> Tensor | None:
         if self.loss is None:
@@ -229,16 +233,16 @@ class _Entry:
     def __init__(self, run: _Run, notes: Capture, writes: Mapping[str, UOp]) -> None:
         self.run, self.notes, self.writes = run, notes, writes
 
-    def __call__(self, outputs: Mapping[str, Tensor | None], targets: bool = False) -> Entrypoint:
-        tensors = {n: t for n, t in outputs.items() if t is not None}
-        roots = [*(t.uop for t in tensors.values()), *self.writes.values()]
+    def __call__(self, outputs: Mapping[str, UOp | None], targets: bool = False) -> Entrypoint:
+        nodes = {n: u for n, u in outputs.items() if u is not None}
+        roots = [*nodes.values(), *self.writes.values()]
         plain = functional(self.run.runtime, roots)
         plain = substitute_all(plain, self._frozen(plain))
-        count = len(tensors)
+        count = len(nodes)
         names = self.run.inputs + (self.run.targets if targets else ())
         return Entrypoint(
             names,
-            dict(zip(tensors, plain[:count], strict=True)),
+            dict(zip(nodes, plain[:count], strict=True)),
             dict(zip(self.writes, plain[count:], strict=True)),
             self.notes.drawn,
         )
@@ -265,7 +269,7 @@ class _Entry:
                 f"the author uses the variable {node.arg[0]!r} or a random tensor that was made"
                 " outside; realize() it, and name it in params=."
             )
-        where = f", made at {node.provenance}" if node.provenance else ""
+        where = f", made at {describe(node)}," if node.provenance else ""
         return (
             f"the author uses a tensor of shape {node.shape} that is no attribute of it{where};"
             " name the tensors of a plain function: params={'w': w}."

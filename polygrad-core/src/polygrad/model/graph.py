@@ -23,6 +23,7 @@ from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
 from ..uop import spec
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, size, toposort
+from ..uop.provenance import describe
 
 Leaves = Mapping[str, UOp]
 
@@ -188,7 +189,7 @@ def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -
     elif u.op is Ops.REDUCE:
         argument = [u.arg[0].name, u.arg[1]]
     elif u.op not in _RULES:
-        where = f" made at {u.provenance}" if u.provenance else ""
+        where = f", made at {describe(u)}" if u.provenance else ""
         raise StateError(f"a bundle cannot hold the operation {u.op.name}{where}.")
     node = [u.op.name, u.dtype.name, [number[s] for s in u.src]]
     return node if argument is None else [*node, argument]
