@@ -1,10 +1,11 @@
-"""Gradients: one rule for each differentiable op, a table from op to functions, over nodes of the graph.
+"""Gradients: one rule for each differentiable op, a table from op to functions, over nodes of the
+graph.
 
-Floor: gradient, above uop and below tensor. In: a root, the nodes whose gradients are wanted, and what
-flows into the root. Out: one node per target. The table holds for each op one function per source, from
-the node and the gradient that flows into it to the gradient of that source; None where nothing flows.
-Rules build ordinary nodes, so second and higher derivatives need nothing more. Nothing here recurses:
-graphs may be of any depth.
+Floor: gradient, above uop and below tensor. In: a root, the nodes whose gradients are wanted, and
+what flows into the root. Out: one node per target. The table holds for each op one function per
+source, from the node and the gradient that flows into it to the gradient of that source; None where
+nothing flows. Rules build ordinary nodes, so second and higher derivatives need nothing more.
+Nothing here recurses: graphs may be of any depth.
 
 An op that is not in the table is constant almost everywhere (comparisons, rounding, random bits).
 Conventions where a derivative is a choice: equal extremes share evenly; sqrt has slope inf at 0;
@@ -26,10 +27,11 @@ Rule = Callable[[UOp, UOp], UOp]
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp]:
-    """The gradient of `root` times `seed` (of its shape and dtype; ones by default) for each target.
+    """The gradient of `root` times `seed` (of its shape and dtype; ones by default) for each
+    target.
 
-    A target that the root does not depend on gets zeros. Raises GradientError where a node on the way
-    has a derivative that nobody wrote down.
+    A target that the root does not depend on gets zeros. Raises GradientError where a node on the
+    way has a derivative that nobody wrote down.
     """
     order = between(root, targets)
     active = set(order)
@@ -121,8 +123,9 @@ def _window(node: UOp, g: UOp) -> UOp:
     """Overlapping windows add up: element i gets g[(i - k d) / s, k] for each place k in a window.
 
     With g spread by the stride and padded, that is a window again, of which place k is wanted for k
-    alone: a diagonal. If g is a sum of products (a convolution's is), its axes of summation are carried
-    along and all of it becomes one sum, so that nothing of the windows' size is ever stored.
+    alone: a diagonal. If g is a sum of products (a convolution's is), its axes of summation are
+    carried along and all of it becomes one sum, so that nothing of the windows' size is ever
+    stored.
     """
     axis, length, stride, dilation = node.arg
     n, count, last = node.src[0].shape[axis], node.shape[axis], len(node.shape) - 1

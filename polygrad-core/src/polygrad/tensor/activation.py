@@ -1,4 +1,5 @@
-"""Activations: the curves between layers. Integers become floats; 16-bit floats go through float32."""
+"""Activations: the curves between layers. Integers become floats; 16-bit floats go through
+float32."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Gradients as users ask for them: marks on leaves, `backward`, `gradient`, and what stops them.
 
-A leaf (data, zeros, a random draw, a realised result) takes a gradient if its `requires_grad` is True;
-if no leaf of a graph says so, every float leaf that was not told False takes one.
+A leaf (data, zeros, a random draw, a realised result) takes a gradient if its `requires_grad` is
+True; if no leaf of a graph says so, every float leaf that was not told False takes one.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import UOp, toposort
 from .base import Base, Flag, _leaves, _no_grad, result
-from .indexing import Indexing
+from .writing import Writing
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Autograd(Indexing):
+class Autograd(Writing):
     """backward, gradient and requires_grad."""
 
     __slots__ = ()
 
     @property
     def requires_grad(self) -> Flag | None:
-        """True: takes a gradient, or was computed from such a leaf; None: takes one if no leaf says True."""
+        """True: takes a gradient, or was computed from such a leaf; None: takes one if no leaf says
+        True."""
         return self._requires_grad
 
     @requires_grad.setter
@@ -85,11 +85,14 @@ class Autograd(Indexing):
         return self  # type: ignore[return-value]
 
     def gradient(self, *targets: Base, gradient: Any = None) -> list[Tensor]:
-        """d self / d target for each target, leaving every `grad` alone; zeros where nothing depends."""
+        """d self / d target for each target, leaving every `grad` alone; zeros where nothing
+        depends."""
         seed = self._seed("gradient", gradient)
         for t in targets:
             if not t.dtype.is_float:
-                raise GradientError(f"gradient: a target of {t.dtype.name} has none; only floats do.")
+                raise GradientError(
+                    f"gradient: a target of {t.dtype.name} has none; only floats do."
+                )
         from ..gradient import gradient as differentiate
 
         found = differentiate(self.uop, [t.uop for t in targets], seed)
@@ -149,6 +152,8 @@ class Autograd(Indexing):
                 f" use .cast({self.dtype.name!r})."
             )
         if new._device is not None and new.device != self.device:
-            raise ArgumentError(f"assign: the value is on {new.device!r}, the tensor on {self.device!r}.")
+            raise ArgumentError(
+                f"assign: the value is on {new.device!r}, the tensor on {self.device!r}."
+            )
         self._assign(new.uop)
         return self  # type: ignore[return-value]

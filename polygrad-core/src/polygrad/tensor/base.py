@@ -1,13 +1,13 @@
 """The root of `Tensor`: what an object holds, and the one place where results are made.
 
-Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and run
-nothing. The class is built in storeys, one file each, every storey using those below it:
+Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and
+run nothing. The class is built in storeys, one file each, every storey using those below it:
 
-    Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg → Convolution → Loss
-         → Creation → Random → Indexing → Writing → Autograd → Interop → Tensor
+    Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg
+         → Convolution → Loss → Creation → Random → Indexing → Writing → Autograd → Interop → Tensor
 
-Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices, gradient
-marks. Methods of the storeys are short because everything is checked and joined by what stands here.
+Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
+gradient marks. Methods of the storeys are short because what stands here checks and joins.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 Scalar = bool | int | float
 Number = (bool, int, float)  # for isinstance
-Flag, Integer, Real = bool, int, float  # the types where a class has methods of their names
+# The types, for classes that have methods named as these are.
+Flag = bool
+Integer = int
+Real = float
 Operand = Any  # a Tensor, a Python or numpy number, or whatever Tensor(...) takes
 
 _no_grad: ContextVar[bool] = ContextVar("polygrad_no_grad", default=False)
-# id of a node -> the Tensor that is its leaf. By id: a reference from here would look like a reader to the
-# engine, which counts them before it writes in place.
+# id of a node -> the Tensor that is its leaf. By id: a reference from here would look like a
+# reader to the engine, which counts them before it writes in place.
 _leaves: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
 _site = provenance.here
 _mark = provenance.mark
@@ -137,7 +140,7 @@ class Base:
         return u if u.dtype.is_float else u.cast(dtypes.default_float)
 
 
-_class: type[Tensor]  # set by tensor.py when the last storey stands
+_class: type[Tensor] = None  # type: ignore[assignment]  # tensor.py sets it
 
 
 def result(uop: UOp, *operands: Base) -> Tensor:

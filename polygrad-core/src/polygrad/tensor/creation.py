@@ -1,7 +1,7 @@
 """Creation: tensors from nothing but a shape, a rule or a number.
 
-A created tensor is a leaf of its own: two `zeros(3)` are two nodes, so each can have its gradient. Nothing
-is computed or stored before it is needed.
+A created tensor is a leaf of its own: two `zeros(3)` are two nodes, so each can have its gradient.
+Nothing is computed or stored before it is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import ArgumentError
 from ..uop.ops import UOp
-from .base import Base, Flag, Integer, Real, Scalar, leaf, sizes
+from .base import Flag, Integer, Real, Scalar, leaf, sizes
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def _dtype_of(value: Scalar, dtype: Any) -> DType:
 def constant(shape: tuple[int, ...], value: Scalar, dtype: DType) -> UOp:
     """A leaf of its own that is `value` everywhere."""
     if dtype.is_int and not dtype.min <= value <= dtype.max:
-        raise ArgumentError(f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)}).")
+        raise ArgumentError(
+            f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)})."
+        )
     const = UOp.const(dtype, value, unique=True)
     return const.broadcast_to(shape) if shape else const
 
@@ -51,7 +53,9 @@ class Creation(Loss):
     __slots__ = ()
 
     @staticmethod
-    def empty(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+    def empty(
+        *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
         """Storage of a shape with anything in it; also a shape and dtype for signatures."""
         from .store import new_leaf
 
@@ -60,52 +64,77 @@ class Creation(Loss):
 
     @staticmethod
     def full(
-        shape: Any, fill_value: Scalar, dtype: Any = None, device: Any = None,
+        shape: Any,
+        fill_value: Scalar,
+        dtype: Any = None,
+        device: Any = None,
         requires_grad: Flag | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """`fill_value` everywhere; without a dtype the number's own kind."""
         wanted = sizes("full", shape if isinstance(shape, (tuple, list)) else (shape,))
-        return made(constant(wanted, fill_value, _dtype_of(fill_value, dtype)), device, requires_grad)
+        return made(
+            constant(wanted, fill_value, _dtype_of(fill_value, dtype)), device, requires_grad
+        )
 
     @staticmethod
-    def zeros(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+    def zeros(
+        *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
         """0 everywhere, float32 without a dtype."""
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
         return made(constant(sizes("zeros", shape), 0, d), device, requires_grad)
 
     @staticmethod
-    def ones(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+    def ones(
+        *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
         """1 everywhere, float32 without a dtype."""
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
         return made(constant(sizes("ones", shape), 1, d), device, requires_grad)
 
     def full_like(
-        self, fill_value: Scalar, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+        self,
+        fill_value: Scalar,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: Flag | None = None,
     ) -> Tensor:
         """`fill_value` in the shape, dtype and place of self."""
         d = self.uop.dtype if dtype is None else to_dtype(dtype)
-        out = made(constant(self.shape, fill_value, d), device or self._device, requires_grad)
-        return out
+        return made(constant(self.shape, fill_value, d), device or self._device, requires_grad)
 
-    def zeros_like(self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+    def zeros_like(
+        self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
         """0 in the shape, dtype and place of self."""
         return self.full_like(0, dtype, device, requires_grad)
 
-    def ones_like(self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+    def ones_like(
+        self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
         """1 in the shape, dtype and place of self."""
         return self.full_like(1, dtype, device, requires_grad)
 
-    def empty_like(self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None) -> Tensor:
+    def empty_like(
+        self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
         """Storage in the shape, dtype and place of self."""
         d = self.uop.dtype if dtype is None else dtype
-        return self.empty(self.shape, dtype=d, device=device or self._device, requires_grad=requires_grad)
+        return self.empty(
+            self.shape, dtype=d, device=device or self._device, requires_grad=requires_grad
+        )
 
     @staticmethod
     def arange(
-        start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: Any = None, device: Any = None,
+        start: Scalar,
+        stop: Scalar | None = None,
+        step: Scalar = 1,
+        dtype: Any = None,
+        device: Any = None,
         requires_grad: Flag | None = None,
-    ) -> Tensor:  # fmt: skip
-        """start, start + step, … before stop; nothing when the step leads away. Integers stay integers."""
+    ) -> Tensor:
+        """start, start + step, … before stop; nothing when the step leads away. Integers stay
+        integers."""
         if stop is None:
             start, stop = 0, start
         if not step:
@@ -115,13 +144,21 @@ class Creation(Loss):
         n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
         last = start + (n - 1) * step if n else start
         natural = _dtype_of(max(start, last, key=abs), None) if whole else dtypes.default_float
-        return made(progression(start, step, n, natural if dtype is None else to_dtype(dtype)), device, requires_grad)
+        return made(
+            progression(start, step, n, natural if dtype is None else to_dtype(dtype)),
+            device,
+            requires_grad,
+        )
 
     @staticmethod
     def linspace(
-        start: Real, stop: Real, steps: Integer = 100, dtype: Any = None, device: Any = None,
+        start: Real,
+        stop: Real,
+        steps: Integer = 100,
+        dtype: Any = None,
+        device: Any = None,
         requires_grad: Flag | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """`steps` numbers from start to stop, both included, at equal distances."""
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps are not possible.")
@@ -129,15 +166,20 @@ class Creation(Loss):
         wide = d if d.is_float and d.itemsize > 2 else dtypes.float32
         step = (stop - start) / (steps - 1) if steps > 1 else 0.0
         up = progression(start, step, steps, wide)
-        down = progression(stop, -step, steps, wide).flip((0,))  # so that the last one is stop exactly
+        down = progression(stop, -step, steps, wide).flip(
+            (0,)
+        )  # so that the last one is stop exactly
         first = UOp.iota(steps) < max(1, steps // 2)
         return made(first.where(up, down).cast(d), device, requires_grad)
 
     @staticmethod
     def eye(
-        n: Integer, m: Integer | None = None, dtype: Any = None, device: Any = None,
+        n: Integer,
+        m: Integer | None = None,
+        dtype: Any = None,
+        device: Any = None,
         requires_grad: Flag | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """1 where row and column agree, else 0."""
         rows, columns = sizes("eye", (n, n if m is None else m))
         i = UOp.iota(rows).reshape((rows, 1)).expand((rows, columns))
@@ -152,9 +194,14 @@ class Creation(Loss):
 
         if indexing not in ("ij", "xy"):
             raise ArgumentError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}.")
-        vectors = [tensor_of(t, "meshgrid").ravel() for t in (
-            tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-        )]  # fmt: skip
+        vectors = [
+            tensor_of(t, "meshgrid").ravel()
+            for t in (
+                tensors[0]
+                if len(tensors) == 1 and isinstance(tensors[0], (tuple, list))
+                else tensors
+            )
+        ]
         order = list(range(len(vectors)))
         if indexing == "xy" and len(order) > 1:
             order[0], order[1] = 1, 0
@@ -187,4 +234,4 @@ def progression(start: Scalar, step: Scalar, n: int, dtype: DType) -> UOp:
     i = UOp.iota(n, wide if wide.is_int else dtypes.int32 if n < 2**31 else dtypes.int64).cast(wide)
     if step != 1:
         i = i * step
-    return (i + start if start or wide.is_float and str(start) == "-0.0" else i).cast(dtype)
+    return (i + start if start or (wide.is_float and str(start) == "-0.0") else i).cast(dtype)

@@ -69,9 +69,7 @@ def bitwise(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
     return result(UOp.alu(op, *nodes), *tensors)
 
 
-def rational(
-    name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Operand
-) -> Tensor:
+def rational(name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Operand) -> Tensor:
     """A formula of two operands in their common dtype; bools count as integers."""
     operands = operand(x, name), operand(y, name)
     dtype = common_dtype(operands)
@@ -147,7 +145,8 @@ class Elementwise(Base):
     # ---- casts
 
     def cast(self, dtype: Any) -> Tensor:
-        """Elements converted to `dtype`: floats to integers truncate and saturate, NaN becomes 0."""
+        """Elements converted to `dtype`: floats to integers truncate and saturate, NaN becomes
+        0."""
         return result(self.uop.cast(to_dtype(dtype)), self)
 
     def astype(self, dtype: Any) -> Tensor:
@@ -375,8 +374,8 @@ class Elementwise(Base):
         min_: Operand = None,
         max_: Operand = None,
         *,
-        min: Operand = None,  # noqa: A002  # torch's spelling
-        max: Operand = None,  # noqa: A002
+        min: Operand = None,  # torch's spelling
+        max: Operand = None,
     ) -> Tensor:
         """max(low, min(high, self)); NaN stays NaN. At a bound the slope is 1."""
         low, high = either("clamp", min_, min, "min"), either("clamp", max_, max, "max")
@@ -423,7 +422,9 @@ class Elementwise(Base):
 
     def __rfloordiv__(self, other: Operand) -> Tensor:
         quotient = formulas.floor_quotient
-        return rational("floor_divide", quotient, other, self) if is_operand(other) else NotImplemented
+        return (
+            rational("floor_divide", quotient, other, self) if is_operand(other) else NotImplemented
+        )
 
     def __mod__(self, other: Operand) -> Tensor:
         return self.mod(other) if is_operand(other) else NotImplemented

@@ -1,8 +1,8 @@
 """Formulas: what composite elementwise operations are made of, as functions of nodes.
 
-They take and give nodes of one float dtype, and are written so that the chain rule over them is right
-too: no `0 * inf` in a tail, the slope people expect at a kink. Methods in `elementwise.py` and
-`activation.py` hand them on; gradients and layers may use them as they are.
+They take and give nodes of one float dtype, and are written so that the chain rule over them is
+right too: no `0 * inf` in a tail, the slope people expect at a kink. Methods in `elementwise.py`
+and `activation.py` hand them on; gradients and layers may use them as they are.
 """
 
 from __future__ import annotations
@@ -85,7 +85,12 @@ def copysign(x: UOp, y: UOp) -> UOp:
 
 
 def floor_quotient(a: UOp, b: UOp) -> UOp:
-    return op1(Ops.FLOOR, a / b) if a.dtype.is_float else a // b
+    """Rounded down; a float quotient too small to be told from -0.0 is -1 as well."""
+    if not a.dtype.is_float:
+        return a // b
+    down = op1(Ops.FLOOR, a / b)
+    opposite = ((a < 0.0) ^ (b < 0.0)) & a.ne(0.0)
+    return (opposite & down.eq(0.0)).where(down._with(-1.0), down)
 
 
 def trunc_quotient(a: UOp, b: UOp) -> UOp:
@@ -100,7 +105,8 @@ def trunc_quotient(a: UOp, b: UOp) -> UOp:
 
 
 def remainder(a: UOp, b: UOp) -> UOp:
-    """Python's `%`: the sign of the divisor. For floats, what rounding the quotient left is put back."""
+    """Python's `%`: the sign of the divisor. For floats, what rounding the quotient left is put
+    back."""
     if not a.dtype.is_float:
         return a % b
     left = a - floor_quotient(a, b) * b
@@ -132,7 +138,8 @@ def expm1(x: UOp) -> UOp:
 
 
 def log1p(x: UOp) -> UOp:
-    """log(1 + x). The rounding of u = 1 + x is repaired by x / (u - 1) (Kahan; Goldberg 1991, thm 4)."""
+    """log(1 + x). The rounding of u = 1 + x is repaired by x / (u - 1) (Kahan; Goldberg 1991, thm
+    4)."""
     u = x + 1.0
     plain = u.eq(1.0) | u.eq(INF)
     factor = plain.where(u._with(1.0), x / plain.where(u._with(1.0), u - 1.0))
@@ -140,7 +147,8 @@ def log1p(x: UOp) -> UOp:
 
 
 def sigmoid(x: UOp) -> UOp:
-    """1 / (1 + exp(-x)) for x >= 0 and exp(x) / (1 + exp(x)) below: no overflow, nor in the slope."""
+    """1 / (1 + exp(-x)) for x >= 0 and exp(x) / (1 + exp(x)) below: no overflow, nor in the
+    slope."""
     negative = x < 0.0
     z = exp(negative.where(x, -x))
     return negative.where(z, 1.0) / (z + 1.0)
@@ -161,7 +169,8 @@ def logaddexp(a: UOp, b: UOp) -> UOp:
 
 
 def sinh(x: UOp) -> UOp:
-    """With e = expm1(|x|): (e + e / (e + 1)) / 2, with the sign of x; beyond 80 exp(|x| - log 2)."""
+    """With e = expm1(|x|): (e + e / (e + 1)) / 2, with the sign of x; beyond 80 exp(|x| - log
+    2)."""
     size = copysign_of(x, x)
     far = size > 80.0
     e = expm1(far.where(x._with(0.0), size))
@@ -175,8 +184,8 @@ def cosh(x: UOp) -> UOp:
 
 
 def copysign_of(size: UOp, x: UOp) -> UOp:
-    """`size`, negated where x < 0. `copysign_of(x, x)` is |x| with slope 1 at 0: right inside smooth
-    functions, whose second derivative at 0 the tie of `absolute` would lose."""
+    """`size`, negated where x < 0. `copysign_of(x, x)` is |x| with slope 1 at 0: right inside
+    smooth functions, whose second derivative at 0 the tie of `absolute` would lose."""
     return (x < 0.0).where(-size, size)
 
 
@@ -195,7 +204,8 @@ def acosh(x: UOp) -> UOp:
     large = x > 1e9
     t = large.where(x._with(1.0), x - 1.0)
     far = log(large.where(x, 1.0)) + math.log(2.0)
-    return large.where(far, log1p(t + sqrt(t * 2.0 + t * t)))
+    near = log1p(t + sqrt(t * 2.0 + t * t))
+    return large.where(far, (x < 1.0).where(x._with(math.nan), near))
 
 
 def atanh(x: UOp) -> UOp:

@@ -1,7 +1,7 @@
 """Host data in and out: nested lists, the buffer protocol and DLPack become bytes, and bytes lists.
 
-Nothing here needs numpy. A nested list is walked once, level by level; arrays are copied, so changing one
-later does not change the tensor.
+Nothing here needs numpy. A nested list is walked once, level by level; arrays are copied, so
+changing one later does not change the tensor.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _CODES = {"?": "B", "e": "e"}  # of struct; bfloat16 is packed as the upper half
 
 
 def from_host(data: Any, dtype: DType | None) -> Host:
-    """(dtype, shape, bytes) of anything that holds numbers. A dtype given for lists is packed directly."""
+    """(dtype, shape, bytes) of anything that holds numbers. A dtype given for lists is packed
+    directly."""
     if isinstance(data, (bool, int, float)):
         return _from_flat([data], (), dtype)
     if isinstance(data, range):
         data = list(data)
     if isinstance(data, (list, tuple)):
-        shape, flat = _flattened(data)
+        shape, flat = flattened(data)
         return _from_flat(flat, shape, dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         from .dlpack import from_dlpack
@@ -39,7 +40,7 @@ def from_host(data: Any, dtype: DType | None) -> Host:
 # ---- lists
 
 
-def _flattened(data: Sequence[Any]) -> tuple[Shape, list[Any]]:
+def flattened(data: Sequence[Any]) -> tuple[Shape, list[Any]]:
     shape = [len(data)]
     items: list[Any] = [data]
     while True:
@@ -57,7 +58,10 @@ def _flattened(data: Sequence[Any]) -> tuple[Shape, list[Any]]:
 def _ragged(items: Sequence[Any], i: int, n: int, depth: int) -> str:
     row = items[i]
     what = f"{len(row)} elements" if isinstance(row, (list, tuple)) else "no elements of its own"
-    return f"Tensor: a list must be rectangular: entry {i} at depth {depth} has {what}, entry 0 has {n}."
+    return (
+        f"Tensor: a list must be rectangular: entry {i} at depth {depth} has {what},"
+        f" entry 0 has {n}."
+    )
 
 
 def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
@@ -73,7 +77,9 @@ def _number(x: Any) -> bool | int | float:
     if isinstance(x, (bool, int, float)):
         return x
     if isinstance(x, (list, tuple)):
-        raise ShapeError("Tensor: a list must be rectangular: numbers and lists stand side by side.")
+        raise ShapeError(
+            "Tensor: a list must be rectangular: numbers and lists stand side by side."
+        )
     item = getattr(x, "item", None)
     if item is None or getattr(x, "shape", ()) != ():
         raise ArgumentError(f"Tensor: a list holds numbers, not {type(x).__name__}.")
@@ -162,7 +168,8 @@ def _dtype_of_format(view: memoryview) -> DType:
 
 
 def formatted(data: memoryview, dtype: DType, shape: Shape) -> memoryview:
-    """The bytes as a view with the format and shape of their dtype; bfloat16 as raw 16-bit words."""
+    """The bytes as a view with the format and shape of their dtype; bfloat16 as raw 16-bit
+    words."""
     code = dtype.format or "H"
     if not size(shape):  # a view cannot be cast to a shape with 0
         return data.cast("B").cast(code)

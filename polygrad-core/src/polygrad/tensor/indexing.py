@@ -1,9 +1,357 @@
-"""Indexing."""
+"""Reading with an index: `x[...]`, gather, take. numpy's rules throughout.
+
+An index is parsed into one entry for each axis: integers and slices become SHRINK and FLIP, None a
+new axis, and index arrays one GATHER. Negative indices count from the end, in tensors too. What
+Python knows at the call (integers, lists, numpy arrays) is checked then; an index tensor outside
+its axis reads 0.
+
+Where index arrays stand next to each other (integers count as such) their common shape takes their
+place; otherwise it comes first. A boolean mask is an index array for each of its axes, whose length
+is known only when the mask has been computed: it is realised first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..dtype import dtypes
+from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError
+from ..uop.ops import Shape, UOp, size
+from .base import Base, Integer, axis_of, broadcast_shape, either, result, tensor_of
 from .random import Random
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Array(NamedTuple):
+    """An index array for one axis."""
+
+    tensor: Tensor
+    extent: tuple[int, int] | None = None  # least and largest element, where Python knows them
+    axis_size: int | None = None  # a mask's own size, which the axis must have
+
+
+class View(NamedTuple):
+    """A parsed index. Axes of `shape` are what slices and None leave, and index arrays have not
+    taken."""
+
+    bounds: tuple[tuple[int, int, int], ...]  # SHRINK of the axes of x
+    flips: tuple[int, ...]
+    shape: Shape  # after integers have gone and None have come; index arrays' axes are still there
+    arrays: tuple[tuple[int, Array], ...]  # (axis of `shape`, index array)
+    place: int  # where the arrays' common shape goes among the axes that are left
 
 
 class Indexing(Random):
+    """`x[index]`, gather and take."""
+
     __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Tensor:
+        view = parse(self.shape, index)
+        return result(read(self.uop, view), self, *(a.tensor for _, a in view.arrays))
+
+    def gather(self, dim: Any = None, index: Any = None, *, axis: Integer | None = None) -> Tensor:
+        """out[i][j] = self[index[i][j]][j] for dim 0, and so on: torch's gather. `index` may be
+        smaller than self in the other axes."""
+        at, chosen = either("gather", dim, axis), tensor_of(index, "gather")
+        a = axis_of("gather", at, self.ndim)
+        places = flat_places("gather", self.shape, chosen, a)
+        return result(self.uop.reshape((self.numel(),)).gather(places, 0), self, chosen)
+
+    def take_along_axis(
+        self, indices: Any, axis: Integer | None = None, *, dim: Integer | None = None
+    ) -> Tensor:
+        """numpy's name for `gather`: `indices` broadcasts with self in the other axes; flat for
+        None."""
+        axis, chosen = either("take_along_axis", axis, dim), tensor_of(indices, "take_along_axis")
+        if axis is None:
+            return self.ravel().take_along_axis(chosen.ravel(), 0)
+        a = axis_of("take_along_axis", axis, self.ndim)
+        if chosen.ndim != self.ndim:
+            raise ShapeError(
+                f"take_along_axis: indices {chosen.shape} and the tensor {self.shape} must have the"
+                " same number of axes."
+            )
+        rest = [
+            broadcast_shape("take_along_axis", [s[:a] + (1,) + s[a + 1 :]])
+            for s in (self.shape, chosen.shape)
+        ]
+        both = broadcast_shape("take_along_axis", rest)
+        mine = self.expand(*both[:a], self.shape[a], *both[a + 1 :])
+        return mine.gather(a, chosen.expand(*both[:a], chosen.shape[a], *both[a + 1 :]))
+
+    def take(
+        self, indices: Any, axis: Integer | None = None, *, dim: Integer | None = None
+    ) -> Tensor:
+        """The elements of an axis that `indices` number, whose shape takes its place; flat for
+        None."""
+        axis = either("take", axis, dim)
+        if axis is None:
+            return self.ravel().take(indices, 0)
+        a = axis_of("take", axis, self.ndim)
+        return self[(slice(None),) * a + (_listed(indices),)]
+
+    def index_select(self, dim: Integer, index: Any) -> Tensor:
+        """The slices of an axis that a vector numbers (torch's name for `take`)."""
+        return self.take(index, dim)
+
+    def masked_select(self, mask: Any) -> Tensor:
+        """The elements where `mask` is true, as a vector; computes the mask."""
+        chosen = tensor_of(mask, "masked_select")
+        both = broadcast_shape("masked_select", [self.shape, chosen.shape])
+        return self.expand(both)[chosen.expand(both).cast(dtypes.bool)]
+
+    def nonzero(self) -> Tensor:
+        """The indices of the elements that are not 0, one row each; computes self."""
+        columns = nonzero(self.cast(dtypes.bool))
+        count = len(columns[0]) if columns else int(bool(self))
+        flat = [n for row in zip(*columns, strict=True) for n in row]
+        return _vector(flat).reshape((count, self.ndim))
+
+
+def _listed(indices: Any) -> Any:
+    return list(indices) if isinstance(indices, tuple) else indices
+
+
+# ---- parsing
+
+
+def parse(shape: Shape, index: Any) -> View:
+    """`index` of a tensor of `shape`, checked."""
+    items = _filled(shape, _arrays_of(index if isinstance(index, tuple) else (index,)))
+    bounds, flips, kept, arrays = [], [], [], []
+    advanced: list[int] = []  # places in `items` of arrays and integers
+    axis = 0
+    for place, item in enumerate(items):
+        if item is None:
+            kept.append(1)
+            continue
+        n = shape[axis]
+        if isinstance(item, slice):
+            bound, reverse = _slice(item, n)
+            if reverse:
+                flips.append(axis)
+            bounds.append(bound)
+            kept.append(-(-(bound[1] - bound[0]) // bound[2]))
+        elif isinstance(item, Array):
+            advanced.append(place)
+            arrays.append((len(kept), _checked(item, n, axis, shape)))
+            bounds.append((0, n, 1))
+            kept.append(n)
+        else:
+            advanced.append(place)
+            i = item + n if item < 0 else item
+            if not 0 <= i < n:
+                raise IndexError_(f"index {item} is outside axis {axis} of shape {shape}.")
+            bounds.append((i, i + 1, 1))
+        axis += 1
+    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), _place(items, advanced))
+
+
+def _place(items: Sequence[Any], advanced: Sequence[int]) -> int:
+    """Where the arrays' shape goes: in their place if they stand together, else in front."""
+    if not advanced or advanced[-1] - advanced[0] + 1 != len(advanced):
+        return 0
+    return advanced[0]
+
+
+def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
+    """Items as int, slice, None, Ellipsis and Array; a mask gives one Array for each of its
+    axes."""
+    out: list[Any] = []
+    for item in items:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            out.append(item)
+        elif isinstance(item, bool):
+            raise ArgumentError(
+                "an index is no bool; use where(), or a mask of the tensor's shape."
+            )
+        elif isinstance(item, (Base, list, tuple)) or getattr(item, "shape", ()) != ():
+            out += _arrays(item)
+        elif hasattr(item, "__index__"):
+            out.append(int(item.__index__()))
+        else:
+            raise ArgumentError(f"an index is made of integers, slices and arrays, not {item!r}.")
+    return out
+
+
+def _arrays(item: Any) -> list[Array]:
+    tensor = tensor_of(item, "an index")
+    if tensor.dtype.kind == "bool":
+        return _mask(tensor)
+    if tensor.dtype.is_float:
+        if tensor.numel():
+            raise DTypeError(f"an index holds integers or bools, not {tensor.dtype.name}.")
+        tensor = tensor.cast(dtypes.int32)  # an empty list
+    return [Array(tensor, None if isinstance(item, Base) else _extent(item))]
+
+
+def _extent(item: Any) -> tuple[int, int] | None:
+    if isinstance(item, (list, tuple)):
+        from .host import flattened
+
+        _, flat = flattened(item)
+        return (min(map(int, flat)), max(map(int, flat))) if flat else None
+    if not (hasattr(item, "min") and size(item.shape)):
+        return None
+    return int(item.min()), int(item.max())
+
+
+def _mask(tensor: Tensor) -> list[Array]:
+    columns = nonzero(tensor)
+    if not columns:
+        raise ArgumentError("a 0-d mask is no index; use where().")
+    return [
+        Array(_vector(column), (0, n - 1) if column else None, n)
+        for column, n in zip(columns, tensor.shape, strict=True)
+    ]
+
+
+def _vector(values: list[int]) -> Tensor:
+    from .base import _class
+
+    return _class(values, dtype=dtypes.int32)
+
+
+def nonzero(mask: Tensor) -> list[list[int]]:
+    """For each axis the coordinates of the true elements, in row-major order."""
+    raw = bytes(mask.data().cast("B")) if mask.numel() else b""
+    places = [i for i, b in enumerate(raw) if b]
+    columns, stride = [], mask.numel()
+    for n in mask.shape:
+        stride //= max(n, 1)
+        columns.append([p // stride % n for p in places] if n else [])
+    return columns
+
+
+def _filled(shape: Shape, items: list[Any]) -> list[Any]:
+    """`items` with the Ellipsis written out and slices for the axes nobody named."""
+    named = sum(item is not None and item is not Ellipsis for item in items)
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError_("an index has one Ellipsis at most.")
+    if named > len(shape):
+        raise IndexError_(f"{named} indices are too many for shape {shape}.")
+    at = dots[0] if dots else len(items)
+    return [*items[:at], *[slice(None)] * (len(shape) - named), *items[at + 1 :]]
+
+
+def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
+    """(bounds of SHRINK, whether the order is reversed)."""
+    try:
+        start, stop, step = item.indices(n)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"slice {item}: {error}.") from None
+    count = len(range(start, stop, step))
+    if not count:
+        return (0, 0, 1), False
+    last = start + (count - 1) * step
+    if step > 0:
+        return (start, last + 1, step), False
+    return (last, start + 1, -step), count > 1
+
+
+def _checked(array: Array, n: int, axis: int, shape: Shape) -> Array:
+    """An index array whose known elements lie in the axis."""
+    if array.axis_size is not None and array.axis_size != n:
+        raise IndexError_(
+            f"a mask of size {array.axis_size} does not fit axis {axis} of shape {shape}."
+        )
+    for i in array.extent or ():
+        if not -n <= i < n:
+            raise IndexError_(f"index {i} is outside axis {axis} of shape {shape}.")
+    return array
+
+
+# ---- reading
+
+
+def read(x: UOp, view: View) -> UOp:
+    """The elements of x that a parsed index names."""
+    out = x.shrink(view.bounds).flip(view.flips).reshape(view.shape)
+    if not view.arrays:
+        return out
+    axes = [axis for axis, _ in view.arrays]
+    nodes, common = joined_arrays([a for _, a in view.arrays], [view.shape[a] for a in axes])
+    if len(axes) == 1:
+        out = out.gather(nodes[0], axes[0])
+        front, width = axes[0], len(common)
+    else:
+        rest = [a for a in range(len(view.shape)) if a not in axes]
+        sizes = [view.shape[a] for a in axes]
+        out = out.permute((*axes, *rest)).reshape((size(sizes), *(view.shape[a] for a in rest)))
+        out = out.gather(flat_index(nodes, sizes), 0)
+        front, width = 0, len(common)
+    return _moved(out, front, width, view.place)
+
+
+def _moved(u: UOp, front: int, width: int, place: int) -> UOp:
+    """`width` axes from `front` on, moved so that they start at `place`."""
+    block = range(front, front + width)
+    rest = [a for a in range(len(u.shape)) if a not in block]
+    return u.permute((*rest[:place], *block, *rest[place:]))
+
+
+def joined_arrays(arrays: Sequence[Array], sizes: Sequence[int]) -> tuple[list[UOp], Shape]:
+    """The index arrays in one shape, negative elements counted from the end."""
+    common = broadcast_shape("index", [a.tensor.shape for a in arrays])
+    nodes = []
+    for array, n in zip(arrays, sizes, strict=True):
+        u = array.tensor.uop
+        if array.extent is None or array.extent[0] < 0:
+            u = wrapped(u, n)
+        nodes.append(u.broadcast_to(common))
+    return nodes, common
+
+
+def wrapped(index: UOp, n: int) -> UOp:
+    """Negative elements counted from the end of an axis of n, in a type that holds n."""
+    if index.dtype.is_unsigned:
+        return index
+    index = index.cast(dtypes.int64 if index.dtype.itemsize == 8 or n >= 1 << 31 else dtypes.int32)
+    return (index < 0).where(index + n, index)
+
+
+def flat_index(nodes: Sequence[UOp], sizes: Sequence[int]) -> UOp:
+    """Row-major numbers of coordinates; -1 where one of them lies outside its axis."""
+    wide = dtypes.int64 if size(sizes) >= 1 << 31 else dtypes.int32
+    out: UOp | None = None
+    inside: UOp | None = None
+    for u, n in zip(nodes, sizes, strict=True):
+        here = (u < n) if u.dtype.is_unsigned else (u < n) & (u >= 0)
+        inside = here if inside is None else inside & here
+        out = u.cast(wide) if out is None else out * n + u.cast(wide)
+    assert out is not None and inside is not None
+    return inside.where(out, -1)
+
+
+def flat_places(name: str, shape: Shape, index: Base, axis: int) -> UOp:
+    """Row-major numbers in `shape` of the elements that torch's gather reads (or scatter
+    writes)."""
+    if not index.dtype.is_int:
+        raise DTypeError(f"{name}: an index holds integers, not {index.dtype.name}.")
+    inner = index.shape
+    fits = len(inner) == len(shape) and all(
+        m <= n for a, (m, n) in enumerate(zip(inner, shape, strict=True)) if a != axis
+    )
+    if not fits:
+        raise ShapeError(
+            f"{name}: index {inner} must be no larger than {shape} beside axis {axis}."
+        )
+    if not shape:
+        return wrapped(index.uop, 1)
+    nodes = []
+    for a, n in enumerate(inner):
+        if a == axis:
+            nodes.append(wrapped(index.uop, shape[a]))
+        else:
+            nodes.append(
+                UOp.iota(max(n, 1))
+                .shrink([(0, n, 1)])
+                .reshape((1,) * a + (n,) + (1,) * (len(inner) - a - 1))
+                .expand(inner)
+            )
+    return flat_index(nodes, shape)

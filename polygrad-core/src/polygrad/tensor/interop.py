@@ -54,7 +54,8 @@ class Interop(Autograd):
     # ---- reading
 
     def data(self) -> memoryview:
-        """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit words."""
+        """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit
+        words."""
         return host.formatted(read(self), self.uop.dtype, self.shape)
 
     def numpy(self) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import UOp
-from .base import Base, Integer, Operand, axis_of, common_dtype, either, result, tensor_of
+from .base import Operand, axis_of, common_dtype, either, result, tensor_of
 from .movement import Axes, Movement, pad_with, piece, unsqueeze
 
 if TYPE_CHECKING:
@@ -28,8 +28,14 @@ class Joining(Movement):
         nodes, used = _same_dtype("cat", tensors)
         a = axis_of("cat", axis, len(nodes[0].shape))
         for u in nodes:
-            if len(u.shape) != len(nodes[0].shape) or not u.shape or any(
-                m != n for i, (m, n) in enumerate(zip(u.shape, nodes[0].shape, strict=True)) if i != a
+            if (
+                len(u.shape) != len(nodes[0].shape)
+                or not u.shape
+                or any(
+                    m != n
+                    for i, (m, n) in enumerate(zip(u.shape, nodes[0].shape, strict=True))
+                    if i != a
+                )
             ):
                 raise ShapeError(
                     f"cat: shapes {nodes[0].shape} and {u.shape} differ beyond axis {a}."
@@ -51,17 +57,16 @@ class Joining(Movement):
     # ---- padding
 
     def pad(self, padding: Any, mode: str = "constant", value: Any = 0.0) -> Tensor:
-        """Elements put around: `(left, right, top, bottom, …)` from the last axis on (torch), or a pair
-        or None for each axis. Modes: constant, reflect, replicate, circular. Negative cuts off."""
+        """Elements put around: `(left, right, top, bottom, …)` from the last axis on (torch), or a
+        pair or None for each axis. Modes: constant, reflect, replicate, circular. Negative cuts
+        off."""
         pads = _pads("pad", padding, self.ndim)
         if mode not in _PADDING:
             raise ArgumentError(f"pad: no mode {mode!r}. Valid: {', '.join(_PADDING)}.")
         grown = [n + b + a for n, (b, a) in zip(self.shape, pads, strict=True)]
         if any(n < 0 for n in grown):
             raise ShapeError(f"pad: {padding} cuts more than shape {self.shape} has.")
-        cut = [
-            (max(-b, 0), n - max(-a, 0), 1) for n, (b, a) in zip(self.shape, pads, strict=True)
-        ]
+        cut = [(max(-b, 0), n - max(-a, 0), 1) for n, (b, a) in zip(self.shape, pads, strict=True)]
         u = self.uop.shrink(cut)
         pads = [(max(b, 0), max(a, 0)) for b, a in pads]
         if mode == "constant":
@@ -72,7 +77,9 @@ class Joining(Movement):
                 u = _PADDING[mode](u, axis, before, after)
         return result(u, self)
 
-    def roll(self, shifts: Axes, axis: Axes = None, *, dim: Axes = None, dims: Axes = None) -> Tensor:
+    def roll(
+        self, shifts: Axes, axis: Axes = None, *, dim: Axes = None, dims: Axes = None
+    ) -> Tensor:
         """Elements moved by `shifts`; what leaves at one end enters at the other."""
         axis = either("roll", either("roll", axis, dim), dims)
         if axis is None:
@@ -102,7 +109,8 @@ _TOGETHER = 16  # tensors one kernel of `cat` reads; beyond it, groups are store
 
 
 def concatenate(nodes: Sequence[UOp], axis: int) -> UOp:
-    """A balanced tree of selections between padded parts, so no element is computed with another's."""
+    """A balanced tree of selections between padded parts, so no element is computed with
+    another's."""
     level = [u for u in nodes if u.shape[axis]] or [nodes[0]]
     while len(level) > 1:
         groups = [level[i : i + _TOGETHER] for i in range(0, len(level), _TOGETHER)]
@@ -160,7 +168,9 @@ def _pads(name: str, padding: Any, ndim: int) -> list[tuple[int, int]]:
             raise ShapeError(f"{name}: {len(entries)} pairs for {ndim} axes.")
         return [(0, 0) if p is None else (int(p[0]), int(p[1])) for p in entries]
     if len(entries) % 2 or len(entries) > 2 * ndim or any(not isinstance(p, int) for p in entries):
-        raise ShapeError(f"{name}: {padding} is not a pair of integers for each of at most {ndim} axes.")
+        raise ShapeError(
+            f"{name}: {padding} is not a pair of integers for each of at most {ndim} axes."
+        )
     pairs = [(entries[i], entries[i + 1]) for i in range(0, len(entries), 2)]
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
@@ -168,7 +178,9 @@ def _pads(name: str, padding: Any, ndim: int) -> list[tuple[int, int]]:
 def _reflect(u: UOp, axis: int, before: int, after: int) -> UOp:
     n = u.shape[axis]
     if max(before, after) >= n:
-        raise ShapeError(f"pad: reflecting {(before, after)} needs more than {n} elements on axis {axis}.")
+        raise ShapeError(
+            f"pad: reflecting {(before, after)} needs more than {n} elements on axis {axis}."
+        )
     left = piece(u, axis, 1, before + 1).flip((axis,))
     right = piece(u, axis, n - 1 - after, n - 1).flip((axis,))
     return concatenate([left, u, right], axis)
@@ -189,7 +201,9 @@ def _replicate(u: UOp, axis: int, before: int, after: int) -> UOp:
 def _circular(u: UOp, axis: int, before: int, after: int) -> UOp:
     n = u.shape[axis]
     if max(before, after) > n:
-        raise ShapeError(f"pad: wrapping {(before, after)} needs more than {n} elements on axis {axis}.")
+        raise ShapeError(
+            f"pad: wrapping {(before, after)} needs more than {n} elements on axis {axis}."
+        )
     return concatenate([piece(u, axis, n - before, n), u, piece(u, axis, 0, after)], axis)
 
 

@@ -1,8 +1,8 @@
 """Products: matmul, dot, outer, einsum.
 
-Each is one multiplication of two expanded views and one sum over the shared axes, which is the shape that
-the contraction recipe looks for. Integers accumulate as sums do (int8 in int32); 16-bit floats multiply
-and accumulate in float32 and are rounded once.
+Each is one multiplication of two expanded views and one sum over the shared axes, which is the
+shape that the contraction recipe looks for. Integers accumulate as sums do (int8 in int32); 16-bit
+floats multiply and accumulate in float32 and are rounded once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..dtype import DType, dtypes, promote, sum_dtype, to_dtype
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import Ops, UOp
 from .activation import Activation
-from .base import Base, Integer, Operand, axis_of, broadcast_shape, common_dtype, result, tensor_of
+from .base import Base, Operand, broadcast_shape, common_dtype, result, tensor_of
 from .movement import diagonal, swap, unsqueeze
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class Linalg(Activation):
             outer = to_dtype(dtype)
             inner = promote(inner, outer) if outer.is_float == inner.is_float else outer
         a, b = a.cast(inner), b.cast(inner)
-        out = matmul(a if len(a.shape) > 1 else unsqueeze(a, 0), b if len(b.shape) > 1 else unsqueeze(b, 1))
+        out = matmul(
+            a if len(a.shape) > 1 else unsqueeze(a, 0), b if len(b.shape) > 1 else unsqueeze(b, 1)
+        )
         shape = list(out.shape)
         if len(b.shape) == 1:
             del shape[-1]
@@ -87,9 +89,9 @@ class Linalg(Activation):
 
     @staticmethod
     def einsum(formula: str, *operands: Any, dtype: Any = None) -> Tensor:
-        """Sum of products by axis labels: `"ij,jk->ik"`. Repeated labels in an operand take its diagonal,
-        sizes 1 broadcast, `...` stands for leading axes; without `->` labels that occur once are kept,
-        in alphabetical order."""
+        """Sum of products by axis labels: `"ij,jk->ik"`. Repeated labels in an operand take its
+        diagonal, sizes 1 broadcast, `...` stands for leading axes; without `->` labels that occur
+        once are kept, in alphabetical order."""
         if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
             operands = tuple(operands[0])
         tensors = [tensor_of(x, "einsum") for x in operands]
@@ -106,7 +108,8 @@ def _mismatch(name: str, x: Base, y: Base) -> str:
     if not x.shape or not y.shape:
         return text + ": a 0-d tensor has no axis to sum over; use *."
     shared = y.shape[-2:][0]
-    text += f": the last axis is {x.shape[-1]}, the {'only' if y.ndim == 1 else 'second last'} of the other {shared}."
+    which = "only" if y.ndim == 1 else "second last"
+    text += f": the last axis is {x.shape[-1]}, the {which} of the other {shared}."
     if y.ndim == 2 and y.shape[1] == x.shape[-1]:
         text += " other.T would fit."
     return text
@@ -123,7 +126,9 @@ def _labels(formula: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[Label
     left, arrow, right = text.partition("->")
     parts = left.split(",")
     if len(parts) != len(shapes):
-        raise ArgumentError(f"einsum: {formula!r} names {len(parts)} operands, {len(shapes)} were given.")
+        raise ArgumentError(
+            f"einsum: {formula!r} names {len(parts)} operands, {len(shapes)} were given."
+        )
     _check_letters(formula, [*parts, right])
     widths = [len(s) - len(p.replace("...", "")) for p, s in zip(parts, shapes, strict=True)]
     for p, s, width in zip(parts, shapes, widths, strict=True):

@@ -1,7 +1,7 @@
 """Movement: operations that only say where an element is read. None of them costs a copy.
 
-Axes may be given as `axis=` (numpy) or `dim=` (torch) where people expect either; shapes and orders as
-separate integers or as one tuple or list.
+Axes may be given as `axis=` (numpy) or `dim=` (torch) where people expect either; shapes and orders
+as separate integers or as one tuple or list.
 """
 
 from __future__ import annotations
@@ -11,20 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError
-from ..uop.ops import Ops, Shape, UOp, size
+from ..uop.ops import Shape, UOp, size
 from .base import (
     Base,
-    Operand,
     axes_of,
     axis_of,
-    broadcast_shape,
-    common_dtype,
     either,
-    joined,
     result,
     scalar,
     shape_of_args,
-    tensor_of,
 )
 from .unary import Unary
 
@@ -47,7 +42,8 @@ def unsqueeze(u: UOp, axis: int) -> UOp:
 
 
 def spread(u: UOp, shape: Shape, axes: Sequence[int]) -> UOp:
-    """The inverse of a reduction's shape: `axes`, missing in u, come back with the sizes of `shape`."""
+    """The inverse of a reduction's shape: `axes`, missing in u, come back with the sizes of
+    `shape`."""
     ones = tuple(1 if a in axes else n for a, n in enumerate(shape))
     return u.reshape(ones).expand(shape)
 
@@ -105,9 +101,13 @@ class Movement(Unary):
         return new
 
     def flatten(
-        self, start_axis: int = 0, end_axis: int = -1, *, start_dim: int | None = None,
+        self,
+        start_axis: int = 0,
+        end_axis: int = -1,
+        *,
+        start_dim: int | None = None,
         end_dim: int | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """The axes from start to end, both included, made one."""
         start = axis_of("flatten", start_axis if start_dim is None else start_dim, self.ndim)
         end = axis_of("flatten", end_axis if end_dim is None else end_dim, self.ndim)
@@ -120,11 +120,15 @@ class Movement(Unary):
         """All axes made one."""
         return result(self.uop.reshape((self.numel(),)), self)
 
-    def unflatten(self, axis: int | None = None, sizes: Sequence[int] = (), *, dim: int | None = None) -> Tensor:
+    def unflatten(
+        self, axis: int | None = None, sizes: Sequence[int] = (), *, dim: int | None = None
+    ) -> Tensor:
         """One axis split into several; one size may be -1."""
         at = axis_of("unflatten", either("unflatten", axis, dim), self.ndim)
         s = self.shape
-        return self.reshape((*s[:at], *self._split_size("unflatten", s[at], tuple(sizes)), *s[at + 1 :]))
+        return self.reshape(
+            (*s[:at], *self._split_size("unflatten", s[at], tuple(sizes)), *s[at + 1 :])
+        )
 
     def _split_size(self, name: str, n: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
         rest = size([k for k in sizes if k != -1])
@@ -168,12 +172,12 @@ class Movement(Unary):
     swapaxes = transpose
 
     @property
-    def T(self) -> Tensor:  # noqa: N802  # everybody's name for it
+    def T(self) -> Tensor:  # everybody's name for it
         """All axes in reverse order."""
         return result(self.uop.permute(tuple(reversed(range(self.ndim)))), self)
 
     @property
-    def mT(self) -> Tensor:  # noqa: N802
+    def mT(self) -> Tensor:
         """The last two axes exchanged."""
         return self.transpose(-2, -1)
 
@@ -193,7 +197,8 @@ class Movement(Unary):
     # ---- size of axes
 
     def expand(self, *shape: Any) -> Tensor:
-        """Axes of size 1 repeated without a copy; -1 keeps a size, missing leading axes are added."""
+        """Axes of size 1 repeated without a copy; -1 keeps a size, missing leading axes are
+        added."""
         new = shape_of_args("expand", shape)
         old = (1,) * (len(new) - self.ndim) + self.shape
         filled = tuple(o if n == -1 else n for n, o in zip(new, old, strict=False))
@@ -201,7 +206,9 @@ class Movement(Unary):
             n == o or o == 1 for n, o in zip(filled, old, strict=True)
         )
         if not fits or any(n < 0 for n in filled):
-            raise ShapeError(f"expand: {self.shape} does not expand to {new}: only axes of size 1 grow.")
+            raise ShapeError(
+                f"expand: {self.shape} does not expand to {new}: only axes of size 1 grow."
+            )
         return result(self.uop.broadcast_to(filled), self)
 
     broadcast_to = expand
@@ -217,7 +224,9 @@ class Movement(Unary):
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
         """A box cut out: (start, stop) for each axis, None for all of it."""
         if len(bounds) != self.ndim:
-            raise ShapeError(f"shrink: shape {self.shape} needs {self.ndim} pairs, got {len(bounds)}.")
+            raise ShapeError(
+                f"shrink: shape {self.shape} needs {self.ndim} pairs, got {len(bounds)}."
+            )
         box = [(0, n) if b is None else b for b, n in zip(bounds, self.shape, strict=True)]
         if any(not 0 <= lo <= hi <= n for (lo, hi), n in zip(box, self.shape, strict=True)):
             raise ShapeError(f"shrink: {tuple(box)} lies outside shape {self.shape}.")
@@ -246,10 +255,13 @@ class Movement(Unary):
     # ---- repetition
 
     def repeat(self, *repeats: Any) -> Tensor:
-        """The whole tensor repeated along each axis; missing leading axes are added (torch's repeat)."""
+        """The whole tensor repeated along each axis; missing leading axes are added (torch's
+        repeat)."""
         times = shape_of_args("repeat", repeats)
         if len(times) < self.ndim or any(n < 0 for n in times):
-            raise ArgumentError(f"repeat: {times} does not give a count for each axis of {self.shape}.")
+            raise ArgumentError(
+                f"repeat: {times} does not give a count for each axis of {self.shape}."
+            )
         shape = (1,) * (len(times) - self.ndim) + self.shape
         split = tuple(n for s in shape for n in (1, s))
         grown = tuple(n for r, s in zip(times, shape, strict=True) for n in (r, s))
@@ -261,7 +273,9 @@ class Movement(Unary):
         times = shape_of_args("tile", repeats)
         return self.repeat((1,) * (self.ndim - len(times)) + times)
 
-    def repeat_interleave(self, repeats: int, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+    def repeat_interleave(
+        self, repeats: int, axis: int | None = None, *, dim: int | None = None
+    ) -> Tensor:
         """Each element repeated, next to itself."""
         axis = either("repeat_interleave", axis, dim)
         if axis is None:
@@ -272,14 +286,26 @@ class Movement(Unary):
 
     # ---- windows and diagonals
 
-    def unfold(self, axis: int | None = None, size: int = 1, step: int = 1, *, dim: int | None = None) -> Tensor:
+    def unfold(
+        self, axis: int | None = None, size: int = 1, step: int = 1, *, dim: int | None = None
+    ) -> Tensor:
         """Sliding windows of `size` elements every `step`, in a new last axis."""
         a = axis_of("unfold", either("unfold", axis, dim), self.ndim)
         if not (self.ndim and 1 <= size <= self.shape[a] and step >= 1):
-            raise ShapeError(f"unfold: size {size}, step {step} do not fit axis {a} of {self.shape}.")
+            raise ShapeError(
+                f"unfold: size {size}, step {step} do not fit axis {a} of {self.shape}."
+            )
         return result(self.uop.window(a, size, step, 1), self)
 
-    def diagonal(self, offset: int = 0, axis0: int = 0, axis1: int = 1, *, dim1: int | None = None, dim2: int | None = None) -> Tensor:
+    def diagonal(
+        self,
+        offset: int = 0,
+        axis0: int = 0,
+        axis1: int = 1,
+        *,
+        dim1: int | None = None,
+        dim2: int | None = None,
+    ) -> Tensor:
         """The elements (i, i + offset) of two axes, as a new last axis."""
         a = axis_of("diagonal", axis0 if dim1 is None else dim1, self.ndim)
         b = axis_of("diagonal", axis1 if dim2 is None else dim2, self.ndim)
@@ -302,7 +328,9 @@ class Movement(Unary):
             raise ShapeError("diag_embed takes at least one axis.")
         n = self.shape[-1]
         lead, zeros = self.shape[:-1], [(0, 0, 0)] * (self.ndim - 1)
-        u = self.uop.pad([*zeros, (0, n if n else 0, n)])  # row i's element lands n + 1 after row i - 1's
+        u = self.uop.pad(
+            [*zeros, (0, n if n else 0, n)]
+        )  # row i's element lands n + 1 after row i - 1's
         u = u.shrink([*full_bounds(lead), (0, n * n, 1)]).reshape((*lead, n, n))
         above, below = max(offset, 0), max(-offset, 0)
         return result(u.pad([*zeros, (below, above, 0), (above, below, 0)]), self)
@@ -326,7 +354,9 @@ class Movement(Unary):
 
     # ---- pieces
 
-    def split(self, sizes: int | Sequence[int], axis: int | None = None, *, dim: int | None = None) -> tuple[Tensor, ...]:
+    def split(
+        self, sizes: int | Sequence[int], axis: int | None = None, *, dim: int | None = None
+    ) -> tuple[Tensor, ...]:
         """Pieces of one size (the last may be smaller) or of the given sizes along an axis."""
         axis = either("split", axis, dim)
         a = axis_of("split", 0 if axis is None else axis, self.ndim)
@@ -336,7 +366,9 @@ class Movement(Unary):
                 raise ArgumentError(f"split: a piece of size {sizes} is none.")
             sizes = [min(sizes, n - i) for i in range(0, max(n, 1), sizes)]
         if sum(sizes) != n or any(k < 0 for k in sizes) or not self.ndim:
-            raise ShapeError(f"split: sizes {tuple(sizes)} do not add up to axis {a} of {self.shape}.")
+            raise ShapeError(
+                f"split: sizes {tuple(sizes)} do not add up to axis {a} of {self.shape}."
+            )
         out, start = [], 0
         for k in sizes:
             bounds = full_bounds(self.shape)
@@ -345,7 +377,9 @@ class Movement(Unary):
             start += k
         return tuple(out)
 
-    def chunk(self, chunks: int, axis: int | None = None, *, dim: int | None = None) -> tuple[Tensor, ...]:
+    def chunk(
+        self, chunks: int, axis: int | None = None, *, dim: int | None = None
+    ) -> tuple[Tensor, ...]:
         """At most `chunks` pieces of equal size; the last may be smaller."""
         axis = either("chunk", axis, dim)
         a = axis_of("chunk", 0 if axis is None else axis, self.ndim)
@@ -359,13 +393,17 @@ class Movement(Unary):
         a = axis_of("unbind", 0 if axis is None else axis, self.ndim)
         return tuple(piece.squeeze(a) for piece in self.split(1, a)) if self.shape[a] else ()
 
-    def narrow(self, axis: int | None = None, start: int = 0, length: int = 0, *, dim: int | None = None) -> Tensor:
+    def narrow(
+        self, axis: int | None = None, start: int = 0, length: int = 0, *, dim: int | None = None
+    ) -> Tensor:
         """`length` elements of an axis from `start` on."""
         a = axis_of("narrow", either("narrow", axis, dim), self.ndim)
         n = self.shape[a]
         start = start + n if start < 0 else start
-        if not (0 <= start and 0 <= length and start + length <= n):
-            raise ShapeError(f"narrow: {length} elements from {start} leave axis {a} of {self.shape}.")
+        if not (start >= 0 and length >= 0 and start + length <= n):
+            raise ShapeError(
+                f"narrow: {length} elements from {start} leave axis {a} of {self.shape}."
+            )
         bounds: list[tuple[int, int] | None] = [None] * self.ndim
         bounds[a] = (start, start + length)
         return self.shrink(bounds)
@@ -386,6 +424,9 @@ def diagonal(u: UOp, offset: int = 0) -> UOp:
     *lead, rows, columns = u.shape
     row, column = max(-offset, 0), max(offset, 0)
     n = max(0, min(rows - row, columns - column))
-    u = u.shrink([*full_bounds(tuple(lead)), *((row, row + n, 1), (column, column + n, 1))] if n else
-                 [*full_bounds(tuple(lead)), (0, 0, 1), (0, 0, 1)])  # fmt: skip
+    u = u.shrink(
+        [*full_bounds(tuple(lead)), *((row, row + n, 1), (column, column + n, 1))]
+        if n
+        else [*full_bounds(tuple(lead)), (0, 0, 1), (0, 0, 1)]
+    )
     return u.reshape((*lead, n * n)).shrink([*full_bounds(tuple(lead)), (0, n * n, n + 1)])

@@ -1,7 +1,8 @@
 """Reductions: axes that disappear into a sum, a product, an extreme or a statistic.
 
-`axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of bool
-and small integers are int32, as numpy's; 16-bit floats accumulate in float32 and are rounded once.
+`axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of
+bool and small integers are int32, as numpy's; 16-bit floats accumulate in float32 and are rounded
+once.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ShapeError
 from ..uop.ops import Ops, Shape, UOp, size
 from . import formulas
-from .base import Base, Flag, Integer, Operand, Real, axes_of, axis_of, either, joined, result
-from .elementwise import half_wide
+from .base import Flag, Integer, Operand, Real, axes_of, axis_of, either, joined, result
 from .joining import Joining
 from .movement import spread
 
@@ -127,13 +127,19 @@ class Reduce(Joining):
     def norm(
         self, p: Any = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
     ) -> Tensor:
-        """(sum |x|^p)^(1/p) over axes; inf and -inf are the extremes of |x|, 0 counts what is not 0."""
+        """(sum |x|^p)^(1/p) over axes; inf and -inf are the extremes of |x|, 0 counts what is not
+        0."""
         axes = axes_of("norm", either("norm", axis, dim), self.ndim)
         u = wide(self.uop)
         return self._reduced(narrow(vector_norm(u, axes, p), self.uop.dtype), axes, keepdim)
 
     def normalize(
-        self, p: Any = 2, axis: Integer | None = None, eps: Real = 1e-12, *, dim: Integer | None = None
+        self,
+        p: Any = 2,
+        axis: Integer | None = None,
+        eps: Real = 1e-12,
+        *,
+        dim: Integer | None = None,
     ) -> Tensor:
         """self / max(norm, eps) along an axis (1 by default)."""
         axis = either("normalize", axis, dim)
@@ -145,15 +151,11 @@ class Reduce(Joining):
 
     # ---- extremes
 
-    def max(
-        self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
-    ) -> Tensor:
+    def max(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
         """The largest element; NaN if there is one. Equal ones share the gradient."""
         return self._extreme("max", Ops.MAXIMUM, either("max", axis, dim), keepdim)
 
-    def min(
-        self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
-    ) -> Tensor:
+    def min(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
         """The smallest element; NaN if there is one. Equal ones share the gradient."""
         return self._extreme("min", Ops.MINIMUM, either("min", axis, dim), keepdim)
 
@@ -166,7 +168,9 @@ class Reduce(Joining):
 
     def _some(self, name: str, axes: Sequence[int]) -> None:
         if not size([self.shape[a] for a in axes]):
-            raise ShapeError(f"{name} of no elements: shape {self.shape} has axes {tuple(axes)} empty.")
+            raise ShapeError(
+                f"{name} of no elements: shape {self.shape} has axes {tuple(axes)} empty."
+            )
 
     def argmax(
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None

@@ -46,7 +46,8 @@ def bind(uop: UOp, data: memoryview | None) -> None:
 
 
 def realize(tensors: Sequence[Base]) -> None:
-    """Compute tensors together. Each then stands on its result, unless a gradient still goes through."""
+    """Compute tensors together. Each then stands on its result, unless a gradient still goes
+    through."""
     from .. import engine
 
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]

@@ -6,11 +6,11 @@ from typing import Any
 
 from ..dtype import to_dtype
 from ..errors import DTypeError, public
+from ..uop.ops import UOp
 from . import base, host
 from .base import Base, Flag, _leaves
 from .interop import Interop
 from .store import bind, device_name
-from ..uop.ops import UOp
 
 
 class Tensor(Interop):

@@ -1,8 +1,9 @@
-"""An evaluator of tensor-floor graphs in numpy: a judge, independent of scheduling and code generation.
+"""An evaluator of tensor-floor graphs in numpy: a judge, independent of scheduling and code
+generation.
 
-It shares nothing with the compiler but the meaning of each op, which it states once more in numpy, one
-function an op. Tests compare graphs with it before an engine exists, and later the devices with it.
-Values of bfloat16 are held as float32 arrays that were rounded to it. Never used outside tests.
+It shares nothing with the compiler but the meaning of each op, which it states once more in numpy,
+one function an op. Tests compare graphs with it before an engine exists, and later the devices with
+it. Values of bfloat16 are held as float32 arrays that were rounded to it. Never used outside tests.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def rounded(value: Array, dtype: DType) -> Array:
 
 def _round_bfloat16(value: Array) -> Array:
     bits = np.ascontiguousarray(value).view(np.uint32)
-    bits = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    bits = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(
+        0xFFFF0000
+    )
     return np.where(np.isnan(value), value, bits.view(np.float32).reshape(value.shape))
 
 
@@ -102,7 +105,9 @@ def _cast(node: UOp, a: Array) -> Array:
         a = np.trunc(np.nan_to_num(a.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
         lo, hi = int(target.min), int(target.max)
         out = np.where((a > lo) & (a < hi), a, 0).astype(numpy_dtype(target))
-        return np.where(a >= hi, np.array(hi, out.dtype), np.where(a <= lo, np.array(lo, out.dtype), out))
+        return np.where(
+            a >= hi, np.array(hi, out.dtype), np.where(a <= lo, np.array(lo, out.dtype), out)
+        )
     if target in (dtypes.float16, dtypes.bfloat16) and a.dtype.kind in "iu":
         a = a.astype(np.float32)  # as machines do: through float32
     return rounded(a, target)
@@ -113,7 +118,9 @@ def _bitcast(node: UOp, a: Array) -> Array:
     if source is dtypes.bfloat16:
         a = (np.ascontiguousarray(a).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     if target is dtypes.bfloat16:
-        return (np.ascontiguousarray(a).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return (np.ascontiguousarray(a).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(
+            np.float32
+        )
     return np.ascontiguousarray(a).view(numpy_dtype(target)).reshape(node.shape)
 
 
@@ -132,7 +139,10 @@ def threefry(counter: Array, key0: Array, key1: Array) -> Array:
     """Threefry2x32-20 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): word
     `i & 1` of the block whose counter is `i >> 1`, its low 32 bits first."""
     block = counter.astype(np.uint64) >> np.uint64(1)
-    x0, x1 = (block & np.uint64(0xFFFFFFFF)).astype(np.uint32), (block >> np.uint64(32)).astype(np.uint32)
+    x0, x1 = (
+        (block & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+        (block >> np.uint64(32)).astype(np.uint32),
+    )
     keys = (key0, key1, key0 ^ key1 ^ np.uint32(0x1BD11BDA))
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for group in range(5):
@@ -198,7 +208,9 @@ def _scatter(node: UOp, base: Array, index: Array, updates: Array) -> Array:
     axis, mode = node.arg
     out = np.moveaxis(base.copy(), axis, 0)
     rows = np.moveaxis(
-        updates.reshape(updates.shape[:axis] + (index.size,) + updates.shape[axis + index.ndim :]), axis, 0
+        updates.reshape(updates.shape[:axis] + (index.size,) + updates.shape[axis + index.ndim :]),
+        axis,
+        0,
     )
     for place, row in zip(index.ravel(), rows, strict=True):
         if 0 <= place < out.shape[0]:
@@ -213,7 +225,6 @@ _COMBINE: Final[dict[str, Callable[[Array, Array], Array]]] = {
     "max": np.maximum,
     "min": np.minimum,
 }
-
 
 
 def _plain(function: Callable[..., Array]) -> Callable[..., Array]:

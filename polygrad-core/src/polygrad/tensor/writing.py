@@ -1,0 +1,268 @@
+"""Writing with an index: `x[...] = v`, scatter and its relatives.
+
+Nothing is changed in place by these: a new value of the whole tensor is built, and `x[...] = v`
+assigns it. Slices become a padded value and a mask made of constants, so one fused pass selects;
+index arrays become one SCATTER, in which the last of several writes to one place stays (as numpy's)
+and additions run in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType, dtypes
+from ..errors import ArgumentError, ShapeError
+from ..uop.ops import UOp, size
+from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
+from .indexing import Indexing, View, flat_places, joined_arrays, parse, read
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_REDUCE = {
+    None: "set",
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+class Writing(Indexing):
+    """Item assignment and scatter."""
+
+    __slots__ = ()
+
+    def __setitem__(self, index: Any, value: Operand) -> None:
+        given = operand(value, "setitem")
+        if _is_mask(index, self):
+            self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
+            return
+        view = parse(self.shape, index)
+        if view.arrays:
+            new = _scattered(self.uop, view, given)
+        else:
+            new = _overlaid(self.uop, view, given)
+        self._assign(new)
+
+    def scatter(
+        self,
+        dim: Any = None,
+        index: Any = None,
+        src: Operand = None,
+        reduce: str | None = None,
+        *,
+        axis: Integer | None = None,
+        value: Operand = None,
+    ) -> Tensor:
+        """self with src[i][j] written to [index[i][j]][j] for dim 0, and so on; `reduce` "add" or
+        "multiply" combines with what is there."""
+        return self._scatter(
+            "scatter",
+            either("scatter", dim, axis),
+            index,
+            either("scatter", src, value, "src and value"),
+            reduce,
+        )
+
+    def scatter_add(
+        self,
+        dim: Any = None,
+        index: Any = None,
+        src: Operand = None,
+        *,
+        axis: Integer | None = None,
+    ) -> Tensor:
+        """`scatter` that adds."""
+        return self._scatter("scatter_add", either("scatter_add", dim, axis), index, src, "add")
+
+    def scatter_reduce(
+        self, dim: Any, index: Any, src: Operand, reduce: str, include_self: Flag = True
+    ) -> Tensor:
+        """`scatter` that combines by sum, prod, mean, amax or amin; without `include_self` the old
+        values of places that are written do not take part."""
+        name = "scatter_reduce"
+        if reduce == "mean":
+            return self._scattered_mean(dim, index, src, include_self)
+        base = self if include_self else self._emptied(dim, index, reduce)
+        return base._scatter(name, dim, index, src, reduce)
+
+    def _scatter(self, name: str, dim: Any, index: Any, src: Operand, reduce: str | None) -> Tensor:
+        if reduce not in _REDUCE:
+            valid = ", ".join(str(r) for r in _REDUCE if r)
+            raise ArgumentError(f"{name}: no reduce {reduce!r}. Valid: {valid}.")
+        a = axis_of(name, dim, self.ndim)
+        chosen = tensor_of(index, name)
+        given = operand(src, name)
+        used = [self, chosen]
+        if isinstance(given, Base):
+            used.append(given)  # type: ignore[arg-type]
+            updates = _fitted(name, given.uop, chosen.shape).cast(self.dtype)
+        else:
+            updates = scalar(given, self.dtype, chosen.shape)
+        places = flat_places(name, self.shape, chosen, a)
+        flat = self.uop.reshape((self.numel(),)).scatter(places, updates, 0, _REDUCE[reduce])
+        return result(flat.reshape(self.shape), *used)
+
+    def _emptied(self, dim: Any, index: Any, reduce: str) -> Tensor:
+        """self with what `reduce` starts from at the places that `index` names."""
+        low, high = self.dtype.min, self.dtype.max
+        start = {"sum": 0, "prod": 1, "amax": low, "amin": high}.get(reduce, 0)
+        return self._scatter("scatter_reduce", dim, index, start, None)
+
+    def _scattered_mean(self, dim: Any, index: Any, src: Operand, include_self: bool) -> Tensor:
+        name = "scatter_reduce"
+        base = self if include_self else self._emptied(dim, index, "sum")
+        counts = self.zeros_like(dtypes.int32)._scatter(name, dim, index, 1, "add")
+        total = base._scatter(name, dim, index, src, "add")
+        counts = counts + 1 if include_self else counts.maximum(1)
+        return total / counts if self.dtype.is_float else total // counts
+
+    # ---- in-place operators: the result is assigned to this very object
+
+    def _become(self, value: Any) -> Tensor:
+        if value is NotImplemented:
+            return NotImplemented  # type: ignore[no-any-return]
+        if value.shape != self.shape:
+            raise ShapeError(f"in place: the result {value.shape} does not fit shape {self.shape}.")
+        self._assign(
+            value.uop.cast(self.dtype)
+            if _kept_kind(value.dtype, self.dtype)
+            else _refuse(value, self)
+        )
+        return self  # type: ignore[return-value]
+
+    def __iadd__(self, other: Operand) -> Tensor:
+        return self._become(self + other)
+
+    def __isub__(self, other: Operand) -> Tensor:
+        return self._become(self - other)
+
+    def __imul__(self, other: Operand) -> Tensor:
+        return self._become(self * other)
+
+    def __itruediv__(self, other: Operand) -> Tensor:
+        return self._become(self / other)
+
+    def __ifloordiv__(self, other: Operand) -> Tensor:
+        return self._become(self // other)
+
+    def __imod__(self, other: Operand) -> Tensor:
+        return self._become(self % other)
+
+    def __ipow__(self, other: Operand) -> Tensor:  # type: ignore[misc]
+        return self._become(self**other)
+
+    def __iand__(self, other: Operand) -> Tensor:
+        return self._become(self & other)
+
+    def __ior__(self, other: Operand) -> Tensor:
+        return self._become(self | other)
+
+    def __ixor__(self, other: Operand) -> Tensor:
+        return self._become(self ^ other)
+
+    def __ilshift__(self, other: Operand) -> Tensor:
+        return self._become(self << other)
+
+    def __irshift__(self, other: Operand) -> Tensor:
+        return self._become(self >> other)
+
+
+def _kept_kind(new: DType, old: DType) -> bool:
+    order = ("bool", "uint", "int", "float")
+    return order.index(new.kind) <= max(
+        order.index(old.kind), order.index("int") if old.is_int else 0
+    )
+
+
+def _refuse(value: Base, old: Base) -> UOp:
+    from ..errors import DTypeError
+
+    raise DTypeError(
+        f"in place: a result of {value.dtype.name} does not fit {old.dtype.name};"
+        " use x = x … instead, or cast."
+    )
+
+
+# ---- new values
+
+
+def _fitted(name: str, value: UOp, shape: tuple[int, ...]) -> UOp:
+    """A value cut to the shape of an index, as torch's scatter does."""
+    fits = len(value.shape) == len(shape) and all(
+        m >= n for m, n in zip(value.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(f"{name}: values {value.shape} are smaller than the index {shape}.")
+    return value.shrink([(0, n, 1) for n in shape])
+
+
+def _spread(value: Any, dtype: DType, shape: tuple[int, ...]) -> UOp:
+    """The value of an item assignment in the shape of what it overwrites."""
+    if not isinstance(value, Base):
+        return scalar(value, dtype, shape)
+    u = value.uop
+    while len(u.shape) > len(shape) and u.shape[0] == 1:  # numpy drops leading axes of size 1
+        u = u.reshape(u.shape[1:])
+    lead = len(shape) - len(u.shape)
+    if lead < 0 or any(m not in (1, n) for m, n in zip(u.shape, shape[lead:], strict=True)):
+        raise ShapeError(f"setitem: a value of shape {value.shape} does not fit {shape}.")
+    return u.cast(dtype).broadcast_to(shape)
+
+
+def _is_mask(index: Any, x: Base) -> bool:
+    """A mask over the first axes, whose length nobody needs to know if the value has none."""
+    return (
+        isinstance(index, Base)
+        and index.dtype.kind == "bool"
+        and index.shape == x.shape[: index.ndim]
+        and index.ndim > 0
+    )
+
+
+def _masked(x: UOp, mask: UOp, value: Any) -> UOp:
+    rest = x.shape[len(mask.shape) :]
+    if isinstance(value, Base) and len(value.shape) > len(rest):
+        return _compressed(x, mask, value)
+    where = mask.reshape((*mask.shape, *(1,) * len(rest))).expand(x.shape)
+    return where.where(_spread(value, x.dtype, x.shape), x)
+
+
+def _compressed(x: UOp, mask: UOp, value: Base) -> UOp:
+    """One value for each true element: the mask is computed to number them."""
+    view = parse(x.shape, result(mask))
+    return _scattered(x, view, value)
+
+
+def _overlaid(x: UOp, view: View, value: Any) -> UOp:
+    """The value moved to where the index reads, under a mask of that place."""
+    inner = _spread(value, x.dtype, view.shape)
+    box = tuple(-(-(stop - start) // step) for start, stop, step in view.bounds)
+    placed = inner.reshape(box).flip(view.flips)
+    pads = []
+    for n, count, (start, _, step) in zip(x.shape, box, view.bounds, strict=True):
+        extent = (count - 1) * step + 1 if count else 0
+        pads.append((start, n - start - extent, step - 1) if count else (n, 0, 0))
+    inside = UOp.const(dtypes.bool, True).broadcast_to(box).pad(pads)
+    return inside.where(placed.pad(pads), x)
+
+
+def _scattered(x: UOp, view: View, value: Any) -> UOp:
+    axes = [axis for axis, _ in view.arrays]
+    whole = all(b == (0, n, 1) for b, n in zip(view.bounds, x.shape, strict=True))
+    if len(axes) == 1 and whole and view.shape == x.shape and view.place == axes[0]:
+        a = axes[0]
+        nodes, common = joined_arrays([view.arrays[0][1]], [x.shape[a]])
+        shape = (*x.shape[:a], *common, *x.shape[a + 1 :])
+        return x.scatter(nodes[0], _spread(value, x.dtype, shape), a, "set")
+    # In general: number the elements, read the numbers with the same index, write there. They start
+    # at 1, as an index outside its axis reads 0.
+    total = size(x.shape)
+    wide = dtypes.int64 if total >= 1 << 31 else dtypes.int32
+    numbers = (UOp.iota(max(total, 1), wide) + 1).shrink([(0, total, 1)]).reshape(x.shape)
+    places = read(numbers, view) - 1
+    flat = x.reshape((total,)).scatter(places, _spread(value, x.dtype, places.shape), 0, "set")
+    return flat.reshape(x.shape)
