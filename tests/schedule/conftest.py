@@ -43,7 +43,9 @@ def run(
     for item in planned.items:
         assert isinstance(item, KernelItem)
         kernel = optimize(canonical(item.sink), opened.target)
-        program = lower(kernel, opened.target, content_name(item.sink) + f"_{abs(hash(kernel.log))}")
+        program = lower(
+            kernel, opened.target, content_name(item.sink) + f"_{abs(hash(kernel.log))}"
+        )
         loaded = opened.load(opened.compiler(opened.renderer.render([program])))[program.name]
         grid = tuple(g[0] for g in program.grid)
         loaded(*[handle(b) for b in item.buffers], grid=grid)

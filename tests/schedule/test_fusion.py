@@ -23,7 +23,12 @@ def kernels(*tensors: Tensor) -> int:
 
 
 def loads(schedule_: Schedule) -> set[int]:
-    return {n.src[0].src[0].arg[0] for i in schedule_.items for n in i.sink.toposort() if n.op is Ops.LOAD}
+    return {
+        n.src[0].src[0].arg[0]
+        for i in schedule_.items
+        for n in i.sink.toposort()
+        if n.op is Ops.LOAD
+    }
 
 
 def test_an_elementwise_chain_is_one_kernel() -> None:
@@ -89,8 +94,14 @@ def test_a_value_read_elsewhere_before_the_write_orders_the_kernels() -> None:
     before = w.sum() + x.sum()
     w.assign(w + 1)
     made = planned(before, w)
-    writer = next(i for i, item in enumerate(made.items) if made.writes[0][0] in item.buffers
-                  and any(s.src[0].src[0].arg[0] == item.buffers.index(made.writes[0][0]) for s in item.sink.src))
+    writer = next(
+        i
+        for i, item in enumerate(made.items)
+        if made.writes[0][0] in item.buffers
+        and any(
+            s.src[0].src[0].arg[0] == item.buffers.index(made.writes[0][0]) for s in item.sink.src
+        )
+    )
     readers = [i for i, item in enumerate(made.items) if made.writes[0][0] in item.buffers]
     assert writer == max(readers)
 

@@ -71,7 +71,9 @@ def random_verb(kernel: Kernel, rng: random.Random) -> Kernel:
         return kernel
     loop, n = rng.choice(plain), 0
     n = length(loop)
-    verb = rng.choice(["split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", "partial"])
+    verb = rng.choice(
+        ["split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", "partial"]
+    )
     if verb == "split":
         return verbs.split(kernel, loop, rng.choice([d for d in range(1, n + 1) if n % d == 0]))
     if verb == "block":
@@ -145,7 +147,9 @@ def one_kernel(root: UOp) -> Kernel:
 
 def test_split_needs_a_divisor() -> None:
     kernel = one_kernel(leaf(10) + leaf(10))
-    with pytest.raises(verbs.ScheduleError, match="split: 3 does not divide the length 10 of range 0"):
+    with pytest.raises(
+        verbs.ScheduleError, match="split: 3 does not divide the length 10 of range 0"
+    ):
         verbs.split(kernel, kernel.order[0], 3)
 
 

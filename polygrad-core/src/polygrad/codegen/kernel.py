@@ -1,7 +1,7 @@
 """Kernel: a loop nest in expression form, and what the schedule language needs to know of it.
 
-`stores` are scalar STOREs over RANGE counters; `order` is the loop order, outermost first; `kinds` says
-how each range runs:
+`stores` are scalar STOREs over RANGE counters; `order` is the loop order, outermost first; `kinds`
+says how each range runs:
 
 =========  ==================================================================================
 grid       blocks of the launch: independent, any worker, any order
@@ -80,7 +80,8 @@ def canonical(sink: UOp) -> Kernel:
 
 
 def misplaced(kernel: Kernel) -> UOp | None:
-    """A reduction whose value would not be there when it is read, in this loop order; None if legal.
+    """A reduction whose value would not be there when it is read, in this loop order; None if
+    legal.
 
     The loops around a reduction must be the outermost loops of everything that reads it.
     """
@@ -181,7 +182,9 @@ def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:
 def _reduce(node: UOp, src: tuple[UOp, ...]) -> UOp:
     loops: list[UOp] = []
     for part in src[1:]:
-        inside = [part] if part.op is Ops.RANGE else [n for n in part.toposort() if n.op is Ops.RANGE]
+        inside = (
+            [part] if part.op is Ops.RANGE else [n for n in part.toposort() if n.op is Ops.RANGE]
+        )
         loops += [r for r in inside if r not in loops]
     return UOp(Ops.REDUCE, node.dtype, (src[0], *loops), node.arg)
 

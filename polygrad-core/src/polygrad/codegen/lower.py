@@ -26,7 +26,9 @@ def _decomposed(kernel: Kernel, target: Target) -> Kernel:
     everything = UOp(Ops.SINK, dtypes.void, (*kernel.stores, *kernel.order))
     new = decompose(everything, target).src
     stores, order = new[: len(kernel.stores)], new[len(kernel.stores) :]
-    kinds = {b: kernel.kinds[a] for a, b in zip(kernel.order, order, strict=True) if a in kernel.kinds}
+    kinds = {
+        b: kernel.kinds[a] for a, b in zip(kernel.order, order, strict=True) if a in kernel.kinds
+    }
     return replace(kernel, stores=stores, order=order, kinds=kinds)
 
 

@@ -12,8 +12,8 @@ from .kernel import Free, Kernel
 def ordered_offsets(kernel: Kernel) -> list[UOp]:
     """Write each offset as a chain of sums, outer loops first and the vector range last.
 
-    The chain is built as it stands, without simplification: what an inner loop needs of it is then one
-    addition to a part that was computed before the loop.
+    The chain is built as it stands, without simplification: what an inner loop needs of it is then
+    one addition to a part that was computed before the loop.
     """
     free = Free()
     position = {r: i for i, r in enumerate(kernel.order)}

@@ -1,8 +1,8 @@
 """The schedule language: small verbs that change how a kernel runs and never what it computes.
 
-Each verb takes a Kernel and gives a Kernel, checks its own legality (ScheduleError names the verb and
-the range), and logs itself, so that a transform list can be stored, searched and printed. Ranges are
-named by their number, which is stable for one canonical kernel.
+Each verb takes a Kernel and gives a Kernel, checks its own legality (ScheduleError names the verb
+and the range), and logs itself, so that a transform list can be stored, searched and printed.
+Ranges are named by their number, which is stable for one canonical kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class ScheduleError(PolygradError, ValueError):
 
 
 def _apply(kernel: Kernel, table: dict[UOp, tuple[UOp, ...]], exprs: dict[UOp, UOp]) -> Kernel:
-    """Replace ranges: `exprs` in expressions, `table` (in order) in the loop order; kinds are inherited.
+    """Replace ranges: `exprs` in expressions, `table` (in order) in the loop order; kinds are
+    inherited.
 
     A range whose bound changes with them (the inner one of a `block`) is a new node as well.
     """
@@ -39,7 +40,9 @@ def split(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner. The factor must divide the length (see `peel` and `block`)."""
     n = length(loop) if static(loop) else 0
     if factor < 1 or n % factor or n == 0:
-        raise ScheduleError(f"split: {factor} does not divide the length {n} of range {loop.arg[0]}")
+        raise ScheduleError(
+            f"split: {factor} does not divide the length {n} of range {loop.arg[0]}"
+        )
     if factor == 1 or factor == n:
         return kernel
     first, kind, lo = kernel.fresh(2), loop.arg[1], int(loop.src[0].arg)
@@ -201,7 +204,9 @@ def reorder(kernel: Kernel, loops: Sequence[UOp]) -> Kernel:
         return kernel
     made = replace(kernel, order=tuple(loops))
     if (bad := misplaced(made)) is not None:
-        raise ScheduleError(f"reorder: a loop would stand around a reader of {bad} but not around it")
+        raise ScheduleError(
+            f"reorder: a loop would stand around a reader of {bad} but not around it"
+        )
     return made.logged("reorder", *(r.arg[0] for r in loops))
 
 
@@ -222,7 +227,9 @@ def bind(kernel: Kernel, loop: UOp, kind: str = "grid") -> Kernel:
 def vectorize(kernel: Kernel, loop: UOp) -> Kernel:
     """The range becomes the lanes of a vector."""
     if not static(loop) or loop.src[0].arg != 0 or length(loop) & (length(loop) - 1):
-        raise ScheduleError(f"vectorize: range {loop.arg[0]} needs a constant power of two of lanes")
+        raise ScheduleError(
+            f"vectorize: range {loop.arg[0]} needs a constant power of two of lanes"
+        )
     if loop.arg[1] == "seq":
         raise ScheduleError(f"vectorize: range {loop.arg[0]} is sequential")
     _bounds_nothing(kernel, loop, "vectorize")
@@ -239,7 +246,9 @@ def unroll(kernel: Kernel, loop: UOp) -> Kernel:
 def accumulate(kernel: Kernel, loop: UOp) -> Kernel:
     """An accumulator for each step of a reduced range, combined in order afterwards."""
     if loop not in kernel.reduced or not static(loop):
-        raise ScheduleError(f"accumulate: range {loop.arg[0]} is not a reduction of constant length")
+        raise ScheduleError(
+            f"accumulate: range {loop.arg[0]} is not a reduction of constant length"
+        )
     return _kind(kernel, loop, "partial")
 
 

@@ -1,7 +1,7 @@
 """From a graph of tensors to an ordered list of kernels: the second floor.
 
-`schedule(roots)` decides what is stored (`fusion`), writes each kernel as stores of scalar expressions
-(`build`), lets assignments write in place where that is safe, and orders the kernels.
+`schedule(roots)` decides what is stored (`fusion`), writes each kernel as stores of scalar
+expressions (`build`), lets assignments write in place where that is safe, and orders the kernels.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _target(node: UOp) -> UOp:
 def _in_place(fusion: Fusion, roots: Sequence[UOp]) -> dict[UOp, UOp]:
     """Assignments that may write over the old value: leaf by AFTER node.
 
-    Safe when this kernel reads the old value only at the element it writes, everybody else in the graph
-    reads it before, and the old value is no result itself.
+    Safe when this kernel reads the old value only at the element it writes, everybody else in the
+    graph reads it before, and the old value is no result itself.
     """
     by_target: dict[UOp, list[UOp]] = {}
     for node in fusion.order:

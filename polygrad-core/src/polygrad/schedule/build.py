@@ -1,7 +1,8 @@
-"""From fusion's decisions to kernels: every inlined node becomes a scalar expression over loop counters.
+"""From fusion's decisions to kernels: every inlined node becomes a scalar expression over loop
+counters.
 
-Comes in: which kernel needs which node at which index (`fusion.Fusion`). Goes out: one SINK of stores
-per kernel, over PARAM slots instead of buffers, so that equal layers give the same kernel.
+Comes in: which kernel needs which node at which index (`fusion.Fusion`). Goes out: one SINK of
+stores per kernel, over PARAM slots instead of buffers, so that equal layers give the same kernel.
 """
 
 from __future__ import annotations
@@ -160,8 +161,8 @@ def _elementwise(node: UOp, src: Sequence[UOp]) -> UOp:
 def scatter_kernels(node: UOp, out: UOp, leaves: dict[UOp, UOp]) -> list[KernelBuilder]:
     """A scatter in two kernels: a copy of the base, then the updates in index order.
 
-    The loops over the index are sequential, so duplicates combine in order on every device; the other
-    axes are parallel. Positions outside the axis are dropped, as reads outside give 0.
+    The loops over the index are sequential, so duplicates combine in order on every device; the
+    other axes are parallel. Positions outside the axis are dropped, as reads outside give 0.
     """
     base, index, updates = node.src
     axis, mode = node.arg

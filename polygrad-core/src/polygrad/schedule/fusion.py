@@ -1,14 +1,15 @@
 """What is stored and what is fused: the decision that turns a tensor graph into kernels.
 
-One walk from the results to the inputs. Every node collects its *uses*: (kernel, index, condition), the
-places where some kernel needs its value. A node is *inlined* into each use or *stored* once in a buffer,
-which makes it a result of a kernel of its own, or of a consumer's kernel that visits the same elements
-in the same order (one kernel then has several stores: an optimizer's p, m and v are one pass).
+One walk from the results to the inputs. Every node collects its *uses*: (kernel, index,
+condition), the places where some kernel needs its value. A node is *inlined* into each use or
+*stored* once in a buffer, which makes it a result of a kernel of its own, or of a consumer's
+kernel that visits the same elements in the same order (one kernel then has several stores: an
+optimizer's p, m and v are one pass).
 
-A reduction is inlined when nothing is computed twice: its loop is hoisted to the outermost place where
-its index is known (softmax and layer norm are one kernel each), or it has the kernel's own granularity
-(a matmul with its epilogue). Elementwise work under a contraction, repeated for every row or column of
-the other operand, is stored first: that is where epilogues end.
+A reduction is inlined when nothing is computed twice: its loop is hoisted to the outermost place
+where its index is known (softmax and layer norm are one kernel each), or it has the kernel's own
+granularity (a matmul with its epilogue). Elementwise work under a contraction, repeated for every
+row or column of the other operand, is stored first: that is where epilogues end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Final, NamedTuple
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from .indexing import Index, both, source_index
 
-RECOMPUTE_COST: Final = 24  # weighted ops that are cheaper to repeat in another kernel than to store
+# weighted ops that are cheaper to repeat in another kernel than to store
+RECOMPUTE_COST: Final = 24
 ROW_COST: Final = 64  # the same inside one kernel, where repeating costs no memory traffic
 MAX_USES: Final = 4
 MAX_DEPTH: Final = 400  # chained elementwise ops in one kernel (compile time is superlinear)
@@ -69,7 +71,9 @@ class Group:
         """Loop counters of a reduction; equal lengths at one level share them, and so one loop."""
         found = self.reduce_ranges.get((level, sizes))
         if found is None:
-            found = tuple(UOp.range(0, n, self.next_range + i, "reduce") for i, n in enumerate(sizes))
+            found = tuple(
+                UOp.range(0, n, self.next_range + i, "reduce") for i, n in enumerate(sizes)
+            )
             self.next_range += len(sizes)
             self.reduce_ranges[level, sizes] = found
         return found
@@ -99,7 +103,8 @@ class Facts:
     level: dict[UOp, int] = field(default_factory=dict)  # nesting of reductions below
     cost: dict[UOp, int] = field(default_factory=dict)  # elementwise work below, up to stored nodes
     depth: dict[UOp, int] = field(default_factory=dict)
-    epilogue: set[UOp] = field(default_factory=set)  # a reduction of the same element count lies below
+    # a reduction of the same element count lies below
+    epilogue: set[UOp] = field(default_factory=set)
     forced: set[UOp] = field(default_factory=set)  # stored whatever their uses
 
 
@@ -133,7 +138,9 @@ def _survey(node: UOp, facts: Facts) -> None:
         level += 1
     grows = op in (Ops.EXPAND, Ops.WINDOW)
     if op is Ops.REDUCE or (
-        (op in ELEMENTWISE or op in MOVEMENT) and not grows and any(s in facts.epilogue for s in src)
+        (op in ELEMENTWISE or op in MOVEMENT)
+        and not grows
+        and any(s in facts.epilogue for s in src)
     ):
         facts.epilogue.add(node)
     if node in facts.forced or op is Ops.REDUCE:

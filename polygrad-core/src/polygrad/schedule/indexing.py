@@ -1,8 +1,8 @@
 """Movement ops as index functions: the first thing the schedule floor does away with.
 
-A tensor node read at an index tuple is a movement of its source read at another tuple, and perhaps only
-where a condition holds. `source_index` states that for each movement op; composing it down to a stored
-buffer gives one affine offset, so no movement ever costs a copy of its own.
+A tensor node read at an index tuple is a movement of its source read at another tuple, and perhaps
+only where a condition holds. `source_index` states that for each movement op; composing it down to
+a stored buffer gives one affine offset, so no movement ever costs a copy of its own.
 
 An index is a tuple of `index` UOps, one per axis; a condition is a bool UOp or None (always).
 """
@@ -108,12 +108,16 @@ def _expand(node: UOp, index: Index) -> tuple[Index, UOp | None]:
 
 
 def _shrink(node: UOp, index: Index) -> tuple[Index, UOp | None]:
-    return tuple(i * step + start for i, (start, _, step) in zip(index, node.arg, strict=True)), None
+    return tuple(
+        i * step + start for i, (start, _, step) in zip(index, node.arg, strict=True)
+    ), None
 
 
 def _flip(node: UOp, index: Index) -> tuple[Index, UOp | None]:
     shape = node.shape
-    return tuple(UOp.index(shape[a] - 1) - i if a in node.arg else i for a, i in enumerate(index)), None
+    return tuple(
+        UOp.index(shape[a] - 1) - i if a in node.arg else i for a, i in enumerate(index)
+    ), None
 
 
 def _pad(node: UOp, index: Index) -> tuple[Index, UOp | None]:

@@ -1,8 +1,8 @@
 """Rewrites of the tensor graph before anything is stored: what makes the later decisions simple.
 
 Only one so far: a reduction that is long and has few results is split in two with a partial result
-between, so that every core has work and float sums stay accurate. The split comes from the shape alone,
-never from the number of cores: the order of a sum must not depend on the machine.
+between, so that every core has work and float sums stay accurate. The split comes from the shape
+alone, never from the number of cores: the order of a sum must not depend on the machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..uop.ops import Ops, UOp, size, toposort
 
 FEW_RESULTS: Final = 64
 LONG: Final = 1 << 16  # elements read by the whole reduction
-_LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})  # nodes without storage of their own
+# nodes without storage of their own
+_LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
 
 

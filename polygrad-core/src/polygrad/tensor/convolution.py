@@ -96,7 +96,8 @@ class Convolution(Linalg):
             )
         )
         pads = _padding(name, padding, places, window, dilations)
-        # Each element spreads over a window: the input with gaps, correlated with the window flipped.
+        # Each element spreads over a window: the input with gaps, correlated with the window
+        # flipped.
         around = [
             (d * (k - 1) - b, d * (k - 1) - a + e)
             for (b, a), k, d, e in zip(pads, window, dilations, extra, strict=True)

@@ -3,7 +3,8 @@
     symbolic   integer expressions against brute force at every point
     programs   tensor programs on devices against numpy
 
-Each kind is a module of its own, imported when it is asked for, with `main(arguments) -> exit status`.
+Each kind is a module of its own, imported when it is asked for, with `main(arguments) -> exit
+status`.
 """
 
 from __future__ import annotations

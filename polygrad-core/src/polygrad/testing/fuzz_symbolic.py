@@ -1,9 +1,10 @@
 """`python -m polygrad.testing.fuzz symbolic`: the integer algebra against brute force.
 
-A case is a random expression over up to three loop counters of at most nine values each, negative ones
-included: sums, products, `//`, `%`, min, max, where, comparisons, chains of reshapes, and arithmetic of
-small wrapping integers. It is built through the smart constructors and evaluated at every point, and so
-is the plain expression by numpy, which knows nothing of our rules. Checked of each case:
+A case is a random expression over up to three loop counters of at most nine values each, negative
+ones included: sums, products, `//`, `%`, min, max, where, comparisons, chains of reshapes, and
+arithmetic of small wrapping integers. It is built through the smart constructors and evaluated at
+every point, and so is the plain expression by numpy, which knows nothing of our rules. Checked of
+each case:
 
 * the values are equal, and those of every node inside lie in its `[lo, hi]`;
 * `coefficient` is the difference between neighbours, `gcd_factor` divides every value, and only
@@ -36,7 +37,8 @@ Bounds = tuple[tuple[int, int], ...]  # (lo, hi) of each counter, hi excluded
 INDEX: Final = dtypes.index
 BOOL: Final = dtypes.bool
 NARROW: Final = (dtypes.int8, dtypes.uint8, dtypes.int32)
-MOST: Final = 1 << 40  # larger values than this are not interesting, and int64 must hold the squares
+# larger values than this are not interesting, and int64 must hold the squares
+MOST: Final = 1 << 40
 TRIES: Final = 400
 
 
@@ -342,7 +344,6 @@ class Generator:
             return (op, dtype, self.condition(depth - 1), *sources)
         return (op, dtype, *sources)
 
-
     def _cast_from_above(self, dtype: DType, depth: int) -> Expr:
         r = self.random
         if r.random() < 0.25:
@@ -410,7 +411,14 @@ def broken(case: Case) -> str | None:
     """`fault`, with an exception of ours as a fault too."""
     try:
         return fault(case)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as e:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as e:
         return f"{type(e).__name__}: {e}"
 
 
@@ -421,7 +429,9 @@ def text(expr: Expr) -> str:
     if expr[0] == "const":
         return f"UOp.const({expr[1]!r}, {expr[2]!r})"
     parts = ", ".join(text(e) for e in expr[2:])
-    return f"{parts}.cast({expr[1]!r})" if expr[0] is Ops.CAST else f"UOp.alu(Ops.{expr[0]}, {parts})"
+    return (
+        f"{parts}.cast({expr[1]!r})" if expr[0] is Ops.CAST else f"UOp.alu(Ops.{expr[0]}, {parts})"
+    )
 
 
 def report(case: Case) -> str:
@@ -436,7 +446,9 @@ def main(arguments: Sequence[str]) -> int:
     """Entry point of the dispatcher `polygrad.testing.fuzz`; the exit status."""
     parser = argparse.ArgumentParser("python -m polygrad.testing.fuzz symbolic")
     parser.add_argument("-n", type=int, default=2000, help="cases")
-    parser.add_argument("--seed", type=int, default=None, help="of the first case; default: a new one")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of the first case; default: a new one"
+    )
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"fuzz symbolic: {options.n} cases, seed {seed}")

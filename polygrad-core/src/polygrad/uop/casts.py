@@ -1,8 +1,8 @@
 """Casts: which are needless, and integer arithmetic that is really index arithmetic.
 
-Floor: uop. A value computed from loop counters (`arange`, a one-hot's comparison) is a CAST of an index
-expression. Where its interval proves that nothing wraps, arithmetic moves inside the cast, so that the
-linear forms see it: `cast(i, int32) * 2 == cast(j, int32)` is `i * 2 == j`.
+Floor: uop. A value computed from loop counters (`arange`, a one-hot's comparison) is a CAST of an
+index expression. Where its interval proves that nothing wraps, arithmetic moves inside the cast,
+so that the linear forms see it: `cast(i, int32) * 2 == cast(j, int32)` is `i * 2 == j`.
 """
 
 from __future__ import annotations

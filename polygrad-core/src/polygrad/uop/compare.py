@@ -1,8 +1,8 @@
 """Comparisons of index expressions: decided by intervals, else reduced to what matters.
 
-Floor: uop. `a < b` is `d < 0` for the linear form d = a - b, and `a <= b` is `a < b + 1`, so there is
-one kind of ordering here. `d < 0` is `d // g < 0` for every g > 0, hence `8*x + r < 8*n` with
-0 <= r < 8 is `x < n`. The result has positive terms on the left and the rest on the right.
+Floor: uop. `a < b` is `d < 0` for the linear form d = a - b, and `a <= b` is `a < b + 1`, so there
+is one kind of ordering here. `d < 0` is `d // g < 0` for every g > 0, hence `8*x + r < 8*n` with 0
+<= r < 8 is `x < n`. The result has positive terms on the left and the rest on the right.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Arithmetic on constants, exactly as a kernel would do it: the value rounds or wraps to its dtype.
 
-Floor: uop. In: an op and Python values that are canonical in their dtypes. Out: the canonical value of
-the result, or None for an op that is not folded. Integers wrap like numpy's, `x // 0` and `x % 0` are 0,
-shifts by the width or more (or by a negative count) give 0 or the sign, and floats are computed in
-float64 and rounded once, which is right for float32, float16 and bfloat16 (53 >= 2 * 24 + 2 bits:
-Figueroa, "When is double rounding innocuous?", 1995).
+Floor: uop. In: an op and Python values that are canonical in their dtypes. Out: the canonical
+value of the result, or None for an op that is not folded. Integers wrap like numpy's, `x // 0` and
+`x % 0` are 0, shifts by the width or more (or by a negative count) give 0 or the sign, and floats
+are computed in float64 and rounded once, which is right for float32, float16 and bfloat16 (53 >= 2
+* 24 + 2 bits: Figueroa, "When is double rounding innocuous?", 1995).
 
-Transcendental functions are not folded: a device's own polynomial decides their last bit, and a number
-must not depend on whether the compiler happened to know it.
+Transcendental functions are not folded: a device's own polynomial decides their last bit, and a
+number must not depend on whether the compiler happened to know it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _int_to_float(value: int, target: DType) -> float:
     """Rounded once to float32 (then to a narrower type, as machines do) or to float64."""
     if target is dtypes.float64 or abs(value) < 1 << 53:
         return float(value)
-    # Keep 50 bits and or the rest into the last one: float64 holds that exactly, and rounding it to 24
-    # bits then gives what rounding the integer would.
+    # Keep 50 bits and or the rest into the last one: float64 holds that exactly, and rounding it
+    # to 24 bits then gives what rounding the integer would.
     shift = abs(value).bit_length() - 50
     sticky = (abs(value) >> shift) | (abs(value) & ((1 << shift) - 1) != 0)
     return math.copysign(canonical(dtypes.float32, math.ldexp(sticky, shift)), value)

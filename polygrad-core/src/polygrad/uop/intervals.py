@@ -1,8 +1,8 @@
 """Intervals: what `[lo, hi]` a scalar integer or bool can take, from the intervals of its sources.
 
-Floor: uop. Called once per node, at construction (`UOp.lo`, `UOp.hi`), so it never walks the graph. The
-answer contains every value the node can have; it is exact for one op of independent sources, and the
-whole range of the dtype where the op could wrap. Dtype `index` never wraps.
+Floor: uop. Called once per node, at construction (`UOp.lo`, `UOp.hi`), so it never walks the
+graph. The answer contains every value the node can have; it is exact for one op of independent
+sources, and the whole range of the dtype where the op could wrap. Dtype `index` never wraps.
 """
 
 from __future__ import annotations
@@ -178,8 +178,6 @@ def _variable(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
 def _range(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
     lo, hi = src
     return lo.lo, max(lo.lo, hi.hi - 1)  # nothing runs in an empty range: any answer is true of it
-
-
 
 
 _NO_VALUE: Final = frozenset({Ops.PARAM, Ops.INDEX, Ops.LOCAL, Ops.UNIQUE, Ops.STORE, Ops.END})

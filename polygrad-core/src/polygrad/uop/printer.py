@@ -1,7 +1,7 @@
 """Nodes as text a person can read: `short` for a message, `show` for a whole graph.
 
-Floor: uop. `short(u)` prints a bounded expression (it never goes deeper than a few levels, so it is safe
-in an error about a graph of any size); `show(u)` lists every node once, sources first.
+Floor: uop. `short(u)` prints a bounded expression (it never goes deeper than a few levels, so it
+is safe in an error about a graph of any size); `show(u)` lists every node once, sources first.
 """
 
 from __future__ import annotations

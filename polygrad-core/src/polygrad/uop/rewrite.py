@@ -1,7 +1,8 @@
-"""The one rewriter: rules per op, applied bottom-up in one pass, each node once, to a fixed point per node.
+"""The one rewriter: rules per op, applied bottom-up in one pass, each node once, to a fixed point
+per node.
 
-Floor: uop. A rule is a plain function `rule(u)` or `rule(u, ctx)` that gives a replacement or None, put
-into a `Rules` table under the ops it cares about and tried in the order of registration:
+Floor: uop. A rule is a plain function `rule(u)` or `rule(u, ctx)` that gives a replacement or
+None, put into a `Rules` table under the ops it cares about and tried in the order of registration:
 
     rules = Rules()
 
@@ -11,9 +12,10 @@ into a `Rules` table under the ops it cares about and tried in the order of regi
 
     new = rewrite(root, rules)
 
-When a rule sees a node, the node's sources are final. What it returns is rewritten in turn (its new
-parts too) until no rule fires. Nothing here recurses, so graphs of any depth work, and the memo makes a
-pass linear in the number of nodes. The place in the user's program is handed from old nodes to new ones.
+When a rule sees a node, the node's sources are final. What it returns is rewritten in turn (its
+new parts too) until no rule fires. Nothing here recurses, so graphs of any depth work, and the
+memo makes a pass linear in the number of nodes. The place in the user's program is handed from old
+nodes to new ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The smart constructor's knowledge: what an op of these sources simplifies to, exactly.
 
-Floor: uop, used by both floors above. `UOp.alu` and `UOp.cast` ask here before they make a node, so no
-graph holds an expression that these rules shorten, and nobody rewrites to a fixed point afterwards.
+Floor: uop, used by both floors above. `UOp.alu` and `UOp.cast` ask here before they make a node,
+so no graph holds an expression that these rules shorten, and nobody rewrites to a fixed point
+afterwards.
 
 Three kinds of rules, tried in this order:
 
@@ -10,9 +11,10 @@ Three kinds of rules, tried in this order:
 3. identities that hold for every value: `x + 0`, `x * 1`, `x * 0` for integers, and for floats only what
    is true of -0.0, NaN and infinities too (`x * 1`, `x / 1`, `x - 0.0`).
 
-A tensor of one repeated constant (RESHAPE, EXPAND of a CONST) counts as that constant. A leaf that has
-an identity of its own (a CONST with a UNIQUE source: `zeros`, `full`) does not: `x + bias` must not lose
-its bias, whose gradient somebody may ask for. The scheduler, below gradients, sees through those too.
+A tensor of one repeated constant (RESHAPE, EXPAND of a CONST) counts as that constant. A leaf that
+has an identity of its own (a CONST with a UNIQUE source: `zeros`, `full`) does not: `x + bias`
+must not lose its bias, whose gradient somebody may ask for. The scheduler, below gradients, sees
+through those too.
 """
 
 from __future__ import annotations
@@ -57,9 +59,7 @@ __all__ = [
 ]
 
 Sources = tuple[UOp, ...]
-_COMMUTATIVE: Final = frozenset(
-    {Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ, Ops.CMPNE}
-)
+_COMMUTATIVE: Final = frozenset({Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ, Ops.CMPNE})
 _INTEGERS: Final = frozenset({"int", "uint"})
 
 
@@ -88,11 +88,13 @@ def simplify(op: Ops, dtype: DType, src: Sources) -> UOp | None:
 
 
 def _moves_constant_right(op: Ops, dtype: DType) -> bool:
-    exact = op in (Ops.MAXIMUM, Ops.MINIMUM) and not dtype.is_float  # with floats, max(-0.0, 0.0) differs
+    # with floats, max(-0.0, 0.0) differs
+    exact = op in (Ops.MAXIMUM, Ops.MINIMUM) and not dtype.is_float
     return op in _COMMUTATIVE or exact
 
 
-# ---- identities. Each takes the result's dtype, the sources and their constant values (None: not one).
+# ---- identities. Each takes the result's dtype, the sources and their constant values (None: not
+# one).
 
 
 def _add(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:

@@ -1,7 +1,7 @@
 """Sums of products with re-use: matmul, batched matmul, convolution and their gradients.
 
-Which range plays which part follows from index dependence alone: *m* ranges move only the first factor,
-*n* ranges only the second, the others of the output are a batch. Two forms:
+Which range plays which part follows from index dependence alone: *m* ranges move only the first
+factor, *n* ranges only the second, the others of the output are a batch. Two forms:
 
 *outer*: the output is contiguous along n. A register tile of rows x vectors; each step of k loads a few
 vectors of one factor and broadcasts a few scalars of the other.
@@ -38,7 +38,9 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
     shape = analyse(kernel, lanes)
     if shape is None:
         return None
-    made = _outer(kernel, target, shape, lanes) if shape.outer else _dot(kernel, target, shape, lanes)
+    made = (
+        _outer(kernel, target, shape, lanes) if shape.outer else _dot(kernel, target, shape, lanes)
+    )
     return replace(made, recipe="contraction")
 
 
@@ -135,4 +137,6 @@ def _finish(kernel: Kernel, grid: list[UOp], reduced: list[UOp], inner: list[UOp
     named = set(grid) | set(reduced) | set(inner)
     left = [r for r in kernel.order if r not in named]
     outer_left = [r for r in left if r not in kernel.reduced]
-    return reorder(kernel, [*grid, *outer_left, *reduced, *(r for r in left if r in kernel.reduced), *inner])
+    return reorder(
+        kernel, [*grid, *outer_left, *reduced, *(r for r in left if r in kernel.reduced), *inner]
+    )

@@ -13,10 +13,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
+from ...uop.ops import UOp, size
 from ..kernel import Free, Kernel, length, static
 from ..transform import accumulate, bind, reorder, unroll
-from ...uop.ops import UOp, size
-from .common import contiguous_output, factored, in_order, into_lanes, lanes_for, loads, streams, tile
+from .common import (
+    contiguous_output,
+    factored,
+    in_order,
+    into_lanes,
+    lanes_for,
+    loads,
+    streams,
+    tile,
+)
 
 ACCUMULATORS = 4
 REGISTER_STRIP = 8  # vectors of a column strip whose sums stay in registers
@@ -34,7 +43,9 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
     vector = contiguous_output(kernel)
     read = loads(n.src[0] for n in reductions)
     lanes = lanes_for(kernel, target)
-    along_rows = [r for r in sorted(kernel.reduced, key=lambda r: r.arg[0]) if _worth(r, read, lanes)]
+    along_rows = [
+        r for r in sorted(kernel.reduced, key=lambda r: r.arg[0]) if _worth(r, read, lanes)
+    ]
     if not along_rows and vector in rows and streams(read, vector):
         made = _columns(kernel, rows, vector, lanes)
     else:
