@@ -99,7 +99,6 @@ def test_float_pairs_are_exact_on_special_values(run: Run, dtype, op, oracle) ->
     [
         (Ops.NEG, np.negative),
         (Ops.SQRT, np.sqrt),
-        (Ops.RECIP, lambda a: (1 / a).astype(a.dtype)),
         (Ops.FLOOR, np.floor),
         (Ops.CEIL, np.ceil),
         (Ops.TRUNC, np.trunc),
@@ -448,6 +447,11 @@ def test_an_instruction_outside_the_table_is_refused() -> None:
     a.store(x, i, a(Ops.EXP2, a.load(x, i)))
     with pytest.raises(UnsupportedOp, match=r"EXP2.*k_odd, instruction"):
         launch("interp", a.build(), bytes(4))
+
+
+def test_an_instruction_of_another_dtype_than_the_target_lists_is_refused(run: Run) -> None:
+    with pytest.raises(UnsupportedOp, match="the target lacks ADD of float16: program k_test, ins"):
+        run(elementwise(Ops.ADD, dtypes.float16, 2, 4), *[np.zeros(4, "float16")] * 3)
 
 
 def test_variables_keep_their_bounds(run: Run) -> None:

@@ -7,7 +7,7 @@ inside a RANGE or an IF ends with it; what must survive goes through a LOCAL.
 ==============  =========================  ========================================================
 op              src                        arg, meaning
 ==============  =========================  ========================================================
-PARAM                                      slot: base of `params[slot]` in global memory
+PARAM                                      place: base of `params[place]` in global memory
 LOCAL                                      (count, space): space is register, stack, scratch, shared
 VARIABLE                                   name
 CONST                                      value, or a tuple of lanes for a vector dtype
@@ -53,7 +53,10 @@ class Instr(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One buffer of a program: dtype, element count, and "r", "w" or "rw"."""
+    """One buffer of a program: dtype, element count, and "r", "w" or "rw".
+
+    `slot` is its number among the buffers of the kernel that the program was made of.
+    """
 
     slot: int
     dtype: DType

@@ -166,9 +166,9 @@ class Linearizer:
 
     def parameters(self) -> None:
         params = {n.arg: n for n in toposort(self.kernel.stores) if n.op is Ops.PARAM}
-        for slot in sorted(params):
+        for place, slot in enumerate(sorted(params)):
             node = params[slot]
-            self.scopes[0].values[node] = self.emit(Ops.PARAM, node.dtype, (), slot[0])
+            self.scopes[0].values[node] = self.emit(Ops.PARAM, node.dtype, (), place)
 
     def by_missing_grid(self) -> list[tuple[tuple[UOp, ...], list[UOp]]]:
         """Stores by the grid ranges they do not depend on: only the first block may run those."""

@@ -12,56 +12,14 @@ keep their bounds, blocks of a grid may not race, and memory nobody wrote is NaN
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from .. import settings
-from ..contract import Binary, LinearProgram, Param, Source, evaluate
-from ..dtype import DType, dtypes
+from ..contract import Binary, LinearProgram, Source, evaluate
 from ..errors import DeviceContractError
 from ..plugin import Allocator, Device, Program, Renderer
-from ..target import Target
-from ..uop.ops import Ops
 from . import interp_text
-
-# ---- what it can do
-
-_INTS = frozenset({
-    dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32,
-    dtypes.int64, dtypes.uint64, dtypes.index,
-})  # fmt: skip
-_FLOATS = frozenset({dtypes.float32, dtypes.float64})
-_NUMBERS = _INTS | _FLOATS
-_HALVES = frozenset({dtypes.float16, dtypes.bfloat16})
-_BITS = _INTS | {dtypes.bool}
-_ALL = _NUMBERS | _HALVES | {dtypes.bool}
-
-
-def _table(*rows: tuple[frozenset[DType], str]) -> Mapping[Ops, frozenset[DType]]:
-    return MappingProxyType({Ops[name]: kinds for kinds, names in rows for name in names.split()})
-
-
-# Halves are storage here as on cpu: arithmetic on them is decomposed to float32. EXP2, LOG2 and SIN
-# are missing on purpose, so that every device computes them by the same polynomials.
-OPS = _table(
-    (_NUMBERS, "ADD SUB MUL NEG MIN MAX"),
-    (_FLOATS, "DIV SQRT FMA FLOOR CEIL TRUNC ROUND"),
-    (_INTS, "IDIV IMOD SHL SHR"),
-    (_BITS, "AND OR XOR NOT"),
-    (_NUMBERS | {dtypes.bool}, "CMPLT CMPLE CMPEQ CMPNE"),
-    (_ALL, "WHERE CAST BITCAST CONST"),
-    (_ALL - {dtypes.bool}, "LOAD STORE"),
-)
-
-TARGET = Target(
-    name="interp",
-    arch="python",
-    ops=OPS,
-    max_grid=(1 << 62, 1 << 62, 1 << 62),
-    peer_copy=True,
-    grid_only=True,
-)
-
+from .interp_target import TARGET
 
 # ---- memory
 
@@ -154,24 +112,24 @@ class InterpProgram:
         self.walker.run(buffers, sizes, values)
         return perf_counter() - start if wait else None
 
-    def _buffers(self, handles: tuple[Handle, ...]) -> dict[int, memoryview]:
+    def _buffers(self, handles: tuple[Handle, ...]) -> list[memoryview]:
         params = self.program.params
         if len(handles) != len(params):
             raise self._error(f"takes {len(params)} buffers, got {len(handles)}")
-        for p, handle in zip(params, handles, strict=True):
+        out = []
+        for place, (p, handle) in enumerate(zip(params, handles, strict=True)):
             need = p.size * p.dtype.itemsize
             if handle.nbytes < need:
-                raise self._error(f"param {p.slot} needs {need} bytes, got {handle.nbytes}")
+                raise self._error(f"param {place} needs {need} bytes, got {handle.nbytes}")
             if "w" in p.access:
-                self._check_overlap(p, handles)
-        sizes = {p.slot: p.size * p.dtype.itemsize for p in params}
-        return {p.slot: handles[i].memory[: sizes[p.slot]] for i, p in enumerate(params)}
+                self._check_overlap(place, handles)
+            out.append(handle.memory[:need])
+        return out
 
-    def _check_overlap(self, written: Param, handles: tuple[Handle, ...]) -> None:
-        mine = handles[self.program.params.index(written)]
-        for other, handle in zip(self.program.params, handles, strict=True):
-            if other is not written and other.size and mine.overlaps(handle):
-                raise self._error(f"params {written.slot} and {other.slot} overlap")
+    def _check_overlap(self, written: int, handles: tuple[Handle, ...]) -> None:
+        for place, handle in enumerate(handles):
+            if place != written and handles[written].overlaps(handle):
+                raise self._error(f"params {written} and {place} overlap")
 
     def _variables(self, scalars: tuple[int | float, ...]) -> dict[str, Any]:
         specs = self.program.variables

@@ -26,7 +26,6 @@ from .interp_numpy_ops import (
     Array,
     bitcaster,
     caster,
-    rounded,
     same,
 )
 from .interp_walk import Frame, Step, Walker
@@ -59,14 +58,12 @@ class NumpyWalker(Walker):
                 self.arrays.add(instr.src[0])
 
     def run(
-        self, buffers: Mapping[int, memoryview], grid: Sequence[int], scalars: Mapping[str, Any]
+        self, buffers: Sequence[memoryview], grid: Sequence[int], scalars: Mapping[str, Any]
     ) -> None:
-        arrays = {
-            p.slot: np.frombuffer(buffers[p.slot], STORAGE[p.dtype], p.size)
-            if p.size
-            else np.empty(0, STORAGE[p.dtype])
-            for p in self.program.params
-        }
+        arrays = [
+            np.frombuffer(memory, STORAGE[p.dtype]) if p.size else np.empty(0, STORAGE[p.dtype])
+            for p, memory in zip(self.program.params, buffers, strict=True)
+        ]
         typed = {v.name: VALUE[v.dtype].type(scalars[v.name]) for v in self.program.variables}
         with np.errstate(all="ignore"):
             for starts, shape in _tiles(grid):
@@ -103,8 +100,7 @@ class NumpyWalker(Walker):
     def pure(self, i: int) -> Step:
         instr = self.ops[i]
         self.check_sources(i)
-        fn = PURE[instr.op]
-        return _apply(i, instr.src, fn if instr.op is Ops.WHERE else rounded(fn, instr.dtype))
+        return _apply(i, instr.src, PURE[instr.op])
 
     def cast(self, i: int) -> Step:
         instr = self.ops[i]
@@ -128,7 +124,7 @@ class NumpyWalker(Walker):
         return _apply(i, self.ops[i].src, lambda x: x[..., lanes])
 
     def lanes(self, i: int) -> Step:
-        combine = rounded(PURE[self.ops[i].arg], self.ops[i].dtype)
+        combine = PURE[self.ops[i].arg]
 
         def halve(x: Array) -> Array:
             while x.shape[-1] > 1:
@@ -247,10 +243,10 @@ class NumpyWalker(Walker):
         return step
 
     def _store_param(
-        self, i: int, slot: int, offset_at: int, value_at: int, gate_at: int | None, dtype: DType
+        self, i: int, place: int, offset_at: int, value_at: int, gate_at: int | None, dtype: DType
     ) -> Step:
         lanes, convert = dtype.lanes, TO_STORAGE.get(dtype.scalar, same)
-        counter, size = np.arange(lanes), self.sizes[slot]
+        counter, size = np.arange(lanes), self.sizes[place]
 
         def step(f: Frame) -> None:
             offset = np.asarray(f.values[offset_at])
@@ -266,7 +262,7 @@ class NumpyWalker(Walker):
             _check(self, i, offset, size)
             if np.broadcast_shapes(offset.shape, value.shape) != offset.shape:
                 offset, value = np.broadcast_arrays(offset, value)
-            memory = f.buffers[slot]
+            memory = f.buffers[place]
             memory[offset] = value
             self._check_race(i, memory, offset, value)
 

@@ -127,7 +127,6 @@ PURE: dict[Ops, Callable[..., Array]] = {
     Ops.IMOD: np.fmod,
     Ops.FMA: lambda a, b, c: a * b + c,
     Ops.SQRT: np.sqrt,
-    Ops.RECIP: lambda a: a.dtype.type(1) / a,
     Ops.FLOOR: np.floor,
     Ops.CEIL: np.ceil,
     Ops.TRUNC: np.trunc,
@@ -144,10 +143,3 @@ PURE: dict[Ops, Callable[..., Array]] = {
     Ops.CMPNE: np.not_equal,
     Ops.WHERE: np.where,
 }
-_ROUNDED = {dtypes.float16: _to_float16, dtypes.bfloat16: _round_bfloat16}
-
-
-def rounded(pure: Callable[..., Array], dtype: DType) -> Callable[..., Array]:
-    """`pure` with its result rounded, for the two types that are held in float32."""
-    narrow = _ROUNDED.get(dtype.scalar)
-    return pure if narrow is None else lambda *args: narrow(pure(*args))

@@ -79,7 +79,6 @@ _PURE: dict[Ops, Callable[..., Number]] = {
     Ops.IDIV: _idiv,
     Ops.IMOD: _imod,
     Ops.SQRT: _sqrt,
-    Ops.RECIP: lambda a: _divide(1.0, a),
     Ops.FLOOR: _whole(math.floor),
     Ops.CEIL: _whole(math.ceil),
     Ops.TRUNC: _whole(math.trunc),
@@ -138,7 +137,7 @@ class PythonWalker(Walker):
     """Makes the steps of one program; `run` executes them block by block."""
 
     def run(
-        self, buffers: Mapping[int, memoryview], grid: Sequence[int], scalars: Mapping[str, Any]
+        self, buffers: Sequence[memoryview], grid: Sequence[int], scalars: Mapping[str, Any]
     ) -> None:
         typed = {v.name: canonical(v.dtype, scalars[v.name]) for v in self.program.variables}
         for block in itertools.product(*map(range, grid)):

@@ -15,7 +15,8 @@ from typing import Any
 
 from ..contract import Instr, LinearProgram
 from ..errors import DeviceContractError, UnsupportedOp
-from ..uop.ops import Ops
+from ..uop.ops import COMPARISONS, Ops
+from .interp_target import OPS
 
 
 class Frame:
@@ -26,7 +27,7 @@ class Frame:
     def __init__(
         self,
         count: int,
-        buffers: Mapping[int, Any],
+        buffers: Sequence[Any],
         scalars: Mapping[str, Any],
         coords: Sequence[Any],
         shape: tuple[int, ...],
@@ -39,7 +40,7 @@ class Frame:
 Step = Callable[[Frame], None]
 
 _PURE = (
-    "ADD SUB MUL NEG MIN MAX DIV IDIV IMOD FMA SQRT RECIP FLOOR CEIL TRUNC ROUND"
+    "ADD SUB MUL NEG MIN MAX DIV IDIV IMOD FMA SQRT FLOOR CEIL TRUNC ROUND"
     " AND OR XOR NOT SHL SHR CMPLT CMPLE CMPEQ CMPNE WHERE"
 )
 # op -> the Walker's method that makes its step; PARAM and INDEX make none: LOAD and STORE look
@@ -66,12 +67,15 @@ MAKERS: Mapping[Ops, str] = {
 }
 
 
+_MEMORY = (Ops.LOAD, Ops.STORE)  # registers hold what memory does not
+
+
 class Walker(ABC):
     """Builds the steps of a program; `run` executes them over a grid."""
 
     def __init__(self, program: LinearProgram) -> None:
         self.program, self.ops = program, program.ops
-        self.sizes = {p.slot: p.size for p in program.params}
+        self.sizes = [p.size for p in program.params]
         self.ends = _closers(program)
         self.steps = self.block(0, len(self.ops))
 
@@ -86,6 +90,7 @@ class Walker(ABC):
             make = MAKERS.get(instr.op)
             if make is None:
                 raise UnsupportedOp(f"the interp device has no {instr.op}: {self.where(i)}")
+            self.check_native(i)
             if make != "nothing":
                 steps.append(getattr(self, make)(i))
             i = self.ends.get(i, i) + 1
@@ -99,6 +104,18 @@ class Walker(ABC):
 
         return step
 
+    def check_native(self, i: int) -> None:
+        """Raise unless the target lists the instruction for the dtypes it works on."""
+        instr = self.ops[i]
+        kinds = {instr.dtype.scalar} if instr.op not in COMPARISONS else set()
+        if instr.op in COMPARISONS or instr.op is Ops.CAST:
+            kinds |= {self.ops[s].dtype.scalar for s in instr.src}
+        if instr.op is Ops.PARAM and instr.dtype not in OPS[Ops.LOAD]:
+            raise self.error(i, "is no dtype that memory holds")
+        if instr.op in OPS and instr.op not in _MEMORY and not kinds <= OPS[instr.op]:
+            names = ", ".join(sorted(k.name for k in kinds))
+            raise UnsupportedOp(f"the target lacks {instr.op} of {names}: {self.where(i)}")
+
     def check_sources(self, i: int) -> None:
         """Raise if the sources of a pure instruction differ in dtype."""
         kinds = {self.ops[s].dtype for s in self.ops[i].src}
@@ -107,9 +124,9 @@ class Walker(ABC):
 
     @abstractmethod
     def run(
-        self, buffers: Mapping[int, memoryview], grid: Sequence[int], scalars: Mapping[str, Any]
+        self, buffers: Sequence[memoryview], grid: Sequence[int], scalars: Mapping[str, Any]
     ) -> None:
-        """Run the program: buffers by slot, the grid's sizes, variables by name."""
+        """Run the program: buffers in the order of params, the grid's sizes, variables by name."""
 
     @abstractmethod
     def constant(self, i: int) -> Step: ...

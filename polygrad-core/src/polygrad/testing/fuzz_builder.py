@@ -27,8 +27,8 @@ _LIMIT = {"float16": 1e3, "bfloat16": 1e6, "float32": 1e9, "float64": 1e12}
 class Builder:
     """A program under construction."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
+    def __init__(self, rng: np.random.Generator, without: frozenset[str] = frozenset()) -> None:
+        self.rng, self.without = rng, without
         self.nodes: list[Node] = []
         self.values: list[Known] = []
         self.pool: list[int] = []  # what may still be read: not what an assignment replaced
@@ -75,6 +75,8 @@ class Builder:
 
     def put(self, op: str, src: tuple[int, ...] = (), **args: Any) -> int | None:
         """Add a node if the judge finds it worth having; its number, or None."""
+        if op in self.without:
+            return None
         node = Node(op, src, args)
         try:
             value = grammar.step(node, self.values)

@@ -30,10 +30,13 @@ def _grow(b: Builder) -> None:
             return
 
 
-def generate(seed: int) -> Program:
-    """The program of this seed: 3 to 40 nodes, 1 to 3 outputs that share nodes."""
+def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
+    """The program of this seed: 3 to 40 nodes, 1 to 3 outputs that share nodes.
+
+    `without` names operations that it must not use.
+    """
     rng = np.random.default_rng(seed)
-    b = Builder(rng)
+    b = Builder(rng, without)
     wanted = 3 + int(min(rng.exponential(12.0), 37))
     while b.input() is None:
         pass

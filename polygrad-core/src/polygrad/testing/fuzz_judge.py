@@ -352,7 +352,8 @@ def differences(known: Known, got: Array) -> Array:
     if not known.is_float:
         return judged & (got != known.value)
     got = got.astype("float64")
-    off = np.abs(got - known.value)
+    with np.errstate(all="ignore"):
+        off = np.abs(got - known.value)
     near = off <= known.error * 1.25 + SMALLEST[known.dtype]
     same = (got == known.value) | (np.isnan(got) & np.isnan(known.value))
     return judged & ~(near | same)

@@ -143,15 +143,23 @@ def check_batch(
         suspects = list(programs)
     else:
         suspects = [p for p, v, g in zip(programs, values, got, strict=True) if compare(p, v, g)]
-    found = False
-    for program in suspects:
-        failure = check(program, setup)
-        if failure is not None:
-            found = True
-            yield failure
+    found = [f for f in (check(p, setup) for p in suspects) if f is not None]
+    if suspects and not found:  # none of them alone: as one program
+        found = [f for f in [check(joined(programs), setup)] if f is not None]
     if suspects and not found:
-        text = f"{len(programs)} programs fail together on {setup}, none of them alone"
-        yield Failure(suspects[0], setup, "batch", text)
+        found = [Failure(suspects[0], setup, "batch", f"{len(programs)} programs fail together")]
+    yield from found
+
+
+def joined(programs: Sequence[Program]) -> Program:
+    """Several programs as one."""
+    nodes: list[grammar.Node] = []
+    outputs: list[int] = []
+    for p in programs:
+        base = len(nodes)
+        nodes += [n._replace(src=tuple(base + s for s in n.src)) for n in p.nodes]
+        outputs += [base + o for o in p.outputs]
+    return Program(tuple(nodes), tuple(outputs))
 
 
 # ---- reporting
@@ -204,7 +212,7 @@ def _literal(args: dict[str, Any]) -> str:
 
 
 def _short(array: np.ndarray) -> str:
-    return " ".join(np.array2string(array, threshold=64, precision=9).split())
+    return " ".join(np.array2string(array, threshold=16, edgeitems=2, precision=9).split())
 
 
 def save(failure: Failure, folder: Path) -> Path:
@@ -226,13 +234,17 @@ def setups(devices: str, modes: Sequence[str]) -> list[Setup]:
 
 
 def fuzz(
-    seeds: Sequence[int], wanted: Sequence[Setup], batch: int, most: int = 10**9
+    seeds: Sequence[int],
+    wanted: Sequence[Setup],
+    batch: int,
+    most: int = 10**9,
+    without: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[Tally, list[Failure]]]:
     """Run the programs of `seeds`; after each batch the tally so far and the new failures."""
     tally = Tally()
     failed = 0
     for start in range(0, len(seeds), batch):
-        programs = [generate(s) for s in seeds[start : start + batch]]
+        programs = [generate(s, without) for s in seeds[start : start + batch]]
         values = [known(p) for p in programs]
         for p, v in zip(programs, values, strict=True):
             tally = tally.plus(p, v)
@@ -254,6 +266,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--most", type=int, default=5, help="stop after this many failures")
     add("--save", type=Path, default=Path("tests/regressions"), help="where failures are kept")
     add("--keep", action="store_true", help="save failures; otherwise they are only printed")
+    add("--without", default="", help="operations not to use, separated by commas")
     add("--whole", action="store_true", help="do not reduce")
     return parser.parse_args(argv)
 
@@ -264,8 +277,9 @@ def main(argv: Sequence[str]) -> int:
     started = time.perf_counter()
     seeds = range(args.seed, args.seed + args.n)
     wanted = setups(args.devices, [args.modes])
+    without = frozenset(filter(None, args.without.split(",")))
     failed, tally = 0, Tally()
-    for tally, failures in fuzz(seeds, wanted, args.batch, args.most):  # noqa: B007
+    for tally, failures in fuzz(seeds, wanted, args.batch, args.most, without):  # noqa: B007
         for failure in failures:
             failed += 1
             shown = failure if args.whole else smallest(failure)

@@ -48,19 +48,28 @@ def _smaller(p: Program) -> Iterator[Program]:
     values = known(p)
     yield from _inputs(p, values)
     yield from _sources(p, values)
+    yield from _flat(p, values)
     yield from _dims(p)
     yield from _plain(p)
 
 
 def _outputs(p: Program) -> Iterator[Program]:
-    if len(p.outputs) > 1:
-        for o in p.outputs:
-            yield trim(p._replace(outputs=(o,)))
+    """One output, a half of them, all but one."""
+    n = len(p.outputs)
+    if n < 2:
+        return
+    kept = [(o,) for o in p.outputs] if n < 4 else []
+    kept += [p.outputs[: n // 2], p.outputs[n // 2 :]]
+    kept += [p.outputs[:i] + p.outputs[i + 1 :] for i in range(n)]
+    for outputs in dict.fromkeys(kept):
+        yield trim(p._replace(outputs=outputs))
 
 
 def _cuts(p: Program) -> Iterator[Program]:
     """End at node i: halves first, then one by one."""
     n = len(p.nodes)
+    if len(p.outputs) > 3:
+        return
     for i in dict.fromkeys((n // 4, n // 2, 3 * n // 4, *range(n - 1, -1, -1))):
         if 0 <= i < n and p.nodes[i].op != "input" and (i,) != p.outputs:
             yield trim(p._replace(outputs=(i,)))
@@ -91,6 +100,14 @@ def _sources(p: Program, values: list[Known]) -> Iterator[Program]:
 
 def _renamed(numbers: tuple[int, ...], old: int, new: int) -> tuple[int, ...]:
     return tuple(new if s == old else s for s in numbers)
+
+
+def _flat(p: Program, values: list[Known]) -> Iterator[Program]:
+    """Inputs and reshapes with one axis, so that dimensions can shrink on both sides."""
+    for i, node in enumerate(p.nodes):
+        flat = [int(values[i].value.size)]
+        if node.op in ("input", "reshape") and list(node.args["shape"]) != flat:
+            yield _replaced(p, i, node._replace(args={**node.args, "shape": flat}))
 
 
 def _dims(p: Program) -> Iterator[Program]:

@@ -1,0 +1,84 @@
+"""The generator of tensor programs, their text, and the reducer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from polygrad.testing import fuzz_grammar as grammar
+from polygrad.testing.fuzz_generate import generate
+from polygrad.testing.fuzz_grammar import Node, Program, known, source_text
+from polygrad.testing.fuzz_reduce import reduce
+
+SAMPLE = [generate(seed) for seed in range(200)]
+
+
+def test_a_seed_is_a_program() -> None:
+    for seed in (0, 5, 77):
+        assert generate(seed) == generate(seed)
+    assert len({p.dumps() for p in SAMPLE}) == len(SAMPLE)
+
+
+def test_programs_survive_json() -> None:
+    for p in SAMPLE[:50]:
+        back = Program.loads(p.dumps())
+        assert back.dumps() == p.dumps()
+        for a, b in zip(known(p), known(back), strict=True):
+            np.testing.assert_array_equal(a.value, b.value)
+
+
+def test_sizes_are_within_the_limits() -> None:
+    for p in SAMPLE:
+        assert 1 <= len(p.nodes) <= 50
+        assert 1 <= len(p.outputs) <= 3
+        assert all(k.value.size <= 2500 for k in known(p))
+
+
+def test_every_kind_of_operation_comes_up() -> None:
+    seen = Counter(n.op for seed in range(900) for n in generate(seed).nodes)
+    assert set(grammar.OPS) <= set(seen)
+
+
+def test_few_elements_are_undecided() -> None:
+    outputs = [known(p)[o] for p in SAMPLE for o in p.outputs]
+    undecided = sum(int(np.isinf(k.error).sum()) for k in outputs)
+    assert undecided < 0.01 * sum(k.error.size for k in outputs)
+
+
+def test_text_names_each_node_once() -> None:
+    p = Program(
+        (
+            Node("input", (), {"dtype": "int32", "shape": [3], "kind": "normal", "seed": 1}),
+            Node("setitem", (0, 0), {"index": [[None, 2, None]]}),
+            Node("slice", (1,), {"index": [[None, None, -1], None]}),
+            Node("sum", (2,), {"axis": [0], "keepdim": True}),
+        ),
+        (3,),
+    )
+    assert source_text(p).splitlines() == [
+        "v0[:2] = v0",
+        "v1 = v0",
+        "v2 = v1[::-1, None]",
+        "v3 = v2.sum(axis=(0,), keepdim=True)",
+    ]
+
+
+@pytest.mark.parametrize("seed", [3, 40, 71, 119])
+def test_the_reducer_keeps_what_fails_and_drops_the_rest(seed) -> None:
+    """The planted fault: any reshape of a tensor with more than one element."""
+    program = generate(seed)
+
+    def fails(p: Program) -> bool:
+        values = known(p)
+        return any(
+            n.op == "reshape" and values[i].value.size > 1 for i, n in enumerate(p.nodes)
+        )
+
+    if not fails(program):
+        pytest.skip("this seed has no such node")
+    small = reduce(program, fails)
+    assert fails(small)
+    assert len(small.nodes) <= 2
+    assert max(k.value.size for k in known(small)) <= 4
