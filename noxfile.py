@@ -8,6 +8,7 @@ ever asked for a package of ours.
 from __future__ import annotations
 
 import shutil
+from datetime import date
 from pathlib import Path
 
 import nox
@@ -60,10 +61,20 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests on the devices interp and cpu; the oracle is numpy and scipy."""
+    """All tests on the devices interp and cpu; the oracle is numpy and scipy. Then the fuzzers."""
     install(session, *EVERY, extra=groups("test"))
-    arguments = session.posargs or ["-n", "2", "--dist", "worksteal"]
-    session.run("pytest", "tests", "--require-device", "-q", *arguments)
+    if session.posargs:
+        session.run("pytest", "--require-device", *session.posargs)
+        return
+    session.run("pytest", "tests", "--require-device", "-q", "-n", "2", "--dist", "worksteal")
+    fuzz(session, "symbolic", "-n", "50000")
+    fuzz(session, "programs", "-n", "2000", "--devices", "interp,cpu")
+
+
+def fuzz(session: nox.Session, kind: str, *options: str) -> None:
+    """Other cases each day, the same all day long; the fuzzer prints the seed."""
+    seed = str(date.today().toordinal() * 10_000)
+    session.run("python", "-m", "polygrad.testing.fuzz", kind, *options, "--seed", seed)
 
 
 @nox.session
