@@ -37,6 +37,7 @@ TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder holds compiled kernels of polygrad; it may be deleted at any time.\n"
 )
+WAIT = 2.0  # seconds for another process to let go of the file
 _STALE = 3600  # seconds after which a hit refreshes an entry's time of use
 _FULL = 0.8  # how far the oldest entries are dropped once the cap is reached
 _SCHEMA = """
@@ -224,7 +225,7 @@ class DiskCache:
         if not os.path.exists(self.path):
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(
-            self.path, timeout=2.0, isolation_level=None, check_same_thread=False
+            self.path, timeout=WAIT, isolation_level=None, check_same_thread=False
         )
         try:
             connection.execute("pragma auto_vacuum=incremental")
