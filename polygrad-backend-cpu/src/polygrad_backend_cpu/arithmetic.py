@@ -7,7 +7,7 @@ infinities, signed zeros and subnormals are IEEE's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from polygrad.contract import Instr
 from polygrad.dtype import DType, dtypes
@@ -18,16 +18,14 @@ from . import half
 from .body import Body, literal, scalar_type, suffix, type_of, vector
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """What the printed text depends on besides the program."""
 
     fma: bool
     float16: bool  # the processor converts float16
 
 
-@dataclass(slots=True)
-class Operands:
+class Operands(NamedTuple):
     """One instruction being printed: its operands' names and types."""
 
     body: Body

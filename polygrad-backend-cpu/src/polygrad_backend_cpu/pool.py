@@ -11,8 +11,6 @@ import ctypes
 import os
 import threading
 
-from polygrad.contract import Source
-
 from . import executor_text as layout
 from .compile import toolchain
 from .tables import ALIGN, aligned
@@ -26,7 +24,8 @@ class Pool:
     def __init__(self) -> None:
         compiler, linker = toolchain()
         entries = {name: name for name in layout.FUNCTIONS}
-        self._code = linker.link(compiler(Source(layout.executor_text(), entries)).code, entries)
+        # Its instructions are few and far between: compiling it well would cost 20 ms for nothing.
+        self._code = linker.link(compiler.quickly(layout.executor_text()), entries)
         at = self._code.addresses
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self.copy = at["copy"]

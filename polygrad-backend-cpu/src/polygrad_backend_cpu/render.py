@@ -176,14 +176,19 @@ class _Function:
     def _open_loop(self, name: str, t: str, lo: str, hi: str) -> None:
         """%<name> counts from lo; the body is skipped when there is nothing to do."""
         body = self.body
-        body.emit(f"%{name}.some = icmp slt {t} {lo}, {hi}")
-        body.emit(f"br i1 %{name}.some, label %{name}.body, label %{name}.done")
+        if "%" in lo + hi or int(lo) >= int(hi):
+            some = body.op(f"icmp slt {t} {lo}, {hi}")
+            body.emit(f"br i1 {some}, label %{name}.body, label %{name}.done")
+        else:
+            body.emit(f"br label %{name}.body")
         before = body.label
+        body.enter()
         body.block(f"{name}.body")
         body.emit(f"%{name} = phi {t} [ {lo}, %{before} ], [ %{name}.next, %{name}.latch ]")
 
     def _close_loop(self, name: str, t: str, hi: str) -> None:
         body = self.body
+        body.leave()
         body.emit(f"br label %{name}.latch")
         body.block(f"{name}.latch")
         body.emit(f"%{name}.next = add nsw {t} %{name}, 1")
@@ -204,8 +209,10 @@ class _Function:
     def _if(self, at: int, instr: Instr) -> None:
         self.body.emit(f"br i1 {self.names[instr.src[0]]}, label %if{at}, label %fi{at}")
         self.body.block(f"if{at}")
+        self.body.enter()
 
     def _endif(self, at: int, instr: Instr) -> None:
+        self.body.leave()
         self.body.emit(f"br label %fi{instr.src[0]}")
         self.body.block(f"fi{instr.src[0]}")
 
@@ -297,7 +304,7 @@ class _Function:
         place = self.places[instr.src[0]]
         t, notes = type_of(instr.dtype), place.notes(instr.dtype, bool(instr.arg), load=True)
         if len(instr.src) == 1:
-            self.names[at] = self.body.op(f"load {t}, ptr {place.pointer}{notes}")
+            self.names[at] = self.body.fetch(f"load {t}, ptr {place.pointer}{notes}")
             return
         zero = literal(instr.dtype, 0)
         other = self.names[instr.src[2]] if len(instr.src) > 2 else zero
@@ -306,7 +313,7 @@ class _Function:
             self.names[at] = self._masked_load(instr, place, mask, other)
             return
         pointer = self.body.op(f"select i1 {mask}, ptr {place.pointer}, ptr {ZEROS}")
-        value = self.body.op(f"load {t}, ptr {pointer}{notes}")
+        value = self.body.fetch(f"load {t}, ptr {pointer}{notes}")
         if other != zero:
             value = self.body.op(f"select i1 {mask}, {t} {value}, {t} {other}")
         self.names[at] = value
@@ -318,7 +325,7 @@ class _Function:
         self.body.declared[name] = f"declare {t} @{name}(ptr, i32, {mask}, {t})"
         pointer = f"ptr {place.pointer}, i32 {align}"
         call = f"call {t} @{name}({pointer}, {mask} {gate}, {t} {other})"
-        return self.body.op(call + place.scope)
+        return self.body.fetch(call + place.scope)
 
     def _store(self, at: int, instr: Instr) -> None:
         place, value = self.places[instr.src[0]], self.names[instr.src[1]]
