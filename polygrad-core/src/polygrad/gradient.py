@@ -189,14 +189,48 @@ def _reduce(node: UOp, g: UOp) -> UOp:
 
 
 def _product(node: UOp, g: UOp, axes: Sequence[int]) -> UOp:
-    """The product of all others; right where elements are 0: only a lone zero sees a product."""
+    """The product of all the others, by a tree: of each pair a partner gets what flows into the pair
+    times the other one. No division, so zeros are right, in higher derivatives too."""
     x = node.src[0]
-    zero = x.eq(0.0)
-    rest = zero.where(x._with(1.0), x)
-    zeros = zero.cast(dtypes.int32)
-    others = _spread(zeros.reduce(Ops.ADD, axes), x.shape, axes) - zeros
-    product = _spread(rest.reduce(Ops.MUL, axes), x.shape, axes)
-    return g * others.eq(0).where(product / rest, 0.0)
+    kept = [a for a in range(len(x.shape)) if a not in axes]
+    order = (*kept, *axes)
+    lead = tuple(x.shape[a] for a in kept)
+    n = math.prod(x.shape[a] for a in axes)
+    level = x.permute(order).reshape((*lead, n))
+    pairs = []
+    while level.shape[-1] > 1:
+        level = _paired(level)
+        pairs.append(level)
+        level = _half(level, 0) * _half(level, 1)
+        level = level.contiguous() if n > _INLINED else level
+    flow = g.permute(order).reshape((*lead, n)).shrink([*_all(lead), (0, min(n, 1), 1)])
+    for pair in reversed(pairs):
+        shape = pair.shape
+        flow = flow.shrink([*_all(lead), (0, shape[-2], 1)]).reshape((*shape[:-1], 1)).expand(shape)
+        flow = (flow * pair.flip((len(shape) - 1,))).reshape((*lead, shape[-2] * 2))
+    out = flow.shrink([*_all(lead), (0, n, 1)]).reshape([x.shape[a] for a in order])
+    return out.permute(sorted(range(len(order)), key=order.__getitem__))
+
+
+_INLINED: Final = 64  # products up to this length repeat their few levels instead of storing them
+
+
+def _all(shape: Shape) -> list[tuple[int, int, int]]:
+    return [(0, n, 1) for n in shape]
+
+
+def _paired(x: UOp) -> UOp:
+    """The last axis in pairs, an odd one out with 1."""
+    *lead, n = x.shape
+    if n % 2:
+        pads = [*((0, 0, 0) for _ in lead), (0, 1, 0)]
+        inside = UOp.const(dtypes.bool, True).broadcast_to(x.shape).pad(pads)
+        x = inside.where(x.pad(pads), 1.0)
+    return x.reshape((*lead, (n + 1) // 2, 2))
+
+
+def _half(x: UOp, side: int) -> UOp:
+    return x.shrink([*_all(x.shape[:-1]), (side, side + 1, 1)]).reshape(x.shape[:-1])
 
 
 def _share(node: UOp, g: UOp, axes: Sequence[int]) -> UOp:
