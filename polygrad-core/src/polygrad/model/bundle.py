@@ -210,6 +210,8 @@ class Bundle:
             raise self.fail("has a target that is no input")
         if not all(isinstance(n, str) and n in self.states for n in m["aliases"].values()):
             raise self.fail("has an alias of a state that is not there")
+        if m["optimizer"] is not None and not _is_optimizer(m["optimizer"]):
+            raise self.fail("describes an optimizer in a way it cannot be read")
         generator = m["generator"]
         if set(generator) != {"key", "counter"} or not all(map(_is_word, generator.values())):
             raise self.fail("has no state of the random generator")
@@ -335,6 +337,13 @@ _FIELDS: Mapping[str, Any] = {
 
 def _is_sha256(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+
+
+def _is_optimizer(value: Json) -> bool:
+    """Whether name, rate, options and steps have their types; the optimizer checks the rest."""
+    kinds = {"name": str, "lr": (int, float, dict), "options": dict, "steps": int}
+    right = set(value) == set(kinds) and all(isinstance(value[k], t) for k, t in kinds.items())
+    return right and 0 <= value["steps"] < 1 << 53
 
 
 def _is_word(value: Any) -> bool:

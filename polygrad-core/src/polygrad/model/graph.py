@@ -209,6 +209,7 @@ class Reader:
     ) -> None:
         self.fail, self.leaf, self.limits = fail, leaf, limits
         self.nodes: list[UOp] = []
+        self.inputs: set[UOp] = set()  # leaves of inputs that a node names
 
     def read(self, value: Any) -> dict[str, Entrypoint]:
         """The entrypoints of a graph, whose every node was checked."""
@@ -268,6 +269,8 @@ class Reader:
         found = self.leaf(kind, name) if isinstance(kind, str) and isinstance(name, str) else None
         if found is None or found.dtype is not dtype or list(found.shape) != shape:
             raise _Bad
+        if kind == "input":
+            self.inputs.add(found)
         return found
 
     def _unique(self, dtype: DType, src: tuple[UOp, ...], argument: Any) -> UOp:
@@ -293,7 +296,12 @@ class Reader:
             leaf = self.leaf("state", state)
             if leaf is None or leaf.shape != value.shape or leaf.dtype is not value.dtype:
                 raise self.fail(f"entrypoint {name!r} writes {state!r} with another type")
-        return Entrypoint(tuple(inputs), self._roots(name, e["outputs"]), writes, draws)
+        made = Entrypoint(tuple(inputs), self._roots(name, e["outputs"]), writes, draws)
+        given = {self.leaf("input", i) for i in inputs}
+        for node in toposort(made.roots):
+            if node.op is Ops.BUFFER and node in self.inputs and node not in given:
+                raise self.fail(f"entrypoint {name!r} reads an input that it does not take")
+        return made
 
     def _roots(self, name: str, table: Any) -> dict[str, UOp]:
         if not isinstance(table, dict) or not all(

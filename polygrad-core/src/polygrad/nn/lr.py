@@ -70,7 +70,10 @@ def resolve(schedule: Schedule | float, at: int) -> float:
     if kind not in _RATES:
         hint = did_you_mean(kind, _RATES)
         raise UnknownName(f"no schedule named {kind!r}.{hint} Valid: {', '.join(_RATES)}.")
-    return float(_RATES[kind](schedule, at))
+    try:
+        return float(_RATES[kind](schedule, at))
+    except (KeyError, TypeError, ValueError, ArithmeticError) as e:
+        raise ArgumentError(f"the schedule {dict(schedule)} cannot be read: {e!r}.") from None
 
 
 def _between(a: float, b: float, part: float) -> float:
