@@ -161,7 +161,7 @@ def evaluate(root: UOp, ranges: Sequence[UOp], box: Sequence[Values]) -> dict[UO
 
 
 def fault(case: Case) -> str | None:
-    """What is wrong with our node of this case, None where all is well or the case is not usable."""
+    """What is wrong with our node of this case, None where nothing is or it is no use."""
     box = points(case.bounds)
     want = expected(case.expr, box)
     if want is None:

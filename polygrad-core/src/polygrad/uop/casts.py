@@ -58,8 +58,8 @@ def _first_is_needless(x: UOp, middle: DType, last: DType) -> bool:
 def _fits(x: UOp, dtype: DType) -> bool:
     """Whether each value of `x` is one of `dtype`."""
     lo, hi = FULL[dtype]
-    if x.lo is not None:
-        return bool(lo <= x.lo and x.hi <= hi)  # type: ignore[operator]
+    if x.lo is not None and x.hi is not None:
+        return bool(lo <= x.lo and x.hi <= hi)
     return bool(lo <= x.dtype.min and x.dtype.max <= hi)
 
 

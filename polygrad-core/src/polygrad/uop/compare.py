@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
-from .divmod import common_factors, split_small, total
-from .linear import Linear, bounds, linear, plus, times
+from .divmod import common_factors, settled, split_small
+from .linear import Linear, bounds, linear, node, plus, times
 from .ops import Ops, UOp
 
 
@@ -26,18 +26,18 @@ def less_equal(a: UOp, b: UOp) -> UOp:
     return _negative((difference[0] - 1, difference[1]))
 
 
-def equal(a: UOp, b: UOp, equal: bool = True) -> UOp:
+def equal(a: UOp, b: UOp, same: bool = True) -> UOp:
     """a == b, or a != b"""
-    form = linear(total(plus(linear(a), linear(b), -1)))
+    form = settled(plus(linear(a), linear(b), -1))
     lo, hi = bounds(*form)
     if lo > 0 or hi < 0 or _never_zero(form):
-        return UOp.const(dtypes.bool, not equal)
+        return UOp.const(dtypes.bool, not same)
     if not form[1]:
-        return UOp.const(dtypes.bool, equal)
+        return UOp.const(dtypes.bool, same)
     g = math.gcd(*(k for _, k in form[1]))
     g = -g if form[1][0][1] < 0 else g
     form = (form[0] // g, tuple([(atom, k // g) for atom, k in form[1]]))
-    return UOp(Ops.CMPEQ if equal else Ops.CMPNE, dtypes.bool, _sides(form))
+    return UOp(Ops.CMPEQ if same else Ops.CMPNE, dtypes.bool, _sides(form))
 
 
 def _never_zero(form: Linear) -> bool:
@@ -52,15 +52,15 @@ def _never_zero(form: Linear) -> bool:
 
 def _negative(form: Linear) -> UOp:
     """form < 0"""
-    form = linear(total(form))
-    while True:
+    shorter: Linear | None = settled(form)
+    while shorter is not None:
+        form = shorter
         lo, hi = bounds(*form)
         if hi < 0 or lo >= 0:
             return UOp.const(dtypes.bool, hi < 0)
         shorter = _without_small(form) or _without_division(form)
-        if shorter is None:
-            return UOp(Ops.CMPLT, dtypes.bool, _sides(form))
-        form = linear(total(shorter))
+        shorter = shorter and settled(shorter)
+    return UOp(Ops.CMPLT, dtypes.bool, _sides(form))
 
 
 def _without_small(form: Linear) -> Linear | None:
@@ -86,10 +86,10 @@ def _without_division(form: Linear) -> Linear | None:
 
 
 def _sides(form: Linear) -> tuple[UOp, UOp]:
-    """(left, right) with form = left - right, coefficients positive, the constant where it is shorter."""
+    """(left, right) with form = left - right and positive coefficients on both sides."""
     const, terms = form
     left = tuple([t for t in terms if t[1] > 0])
     right = tuple([(atom, -k) for atom, k in terms if k < 0])
     if not left:
-        return total((const, ())), total((0, right))
-    return total((0, left)), total((-const, right))
+        return node((const, ())), node((0, right))
+    return node((0, left)), node((-const, right))

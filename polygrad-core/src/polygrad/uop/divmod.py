@@ -1,10 +1,10 @@
 """Sums, `//` and `%` of linear forms, in the shape that says most about them.
 
-Floor: uop. All rules are exact for every integer, negative ones included, with Python's rounding; the
-fuzzer (`python -m polygrad.testing.fuzz symbolic`) tries them at every point of small boxes.
+Floor: uop. All rules are exact for every integer, negative ones included, with Python's rounding;
+the fuzzer (`python -m polygrad.testing.fuzz symbolic`) tries them at every point of small boxes.
 
-For a positive constant c a form is first split, form = c * quotient + rest, coefficients of the rest
-smaller than c. Then
+For a positive constant c a form is first split, form = c * quotient + rest, coefficients of the
+rest smaller than c. Then
 
 * rest inside one bucket [k*c, (k+1)*c):    rest // c = k,  rest % c = rest - k*c
 * rest = g*X + Y, g divides c, Y inside bucket q of g:
@@ -23,14 +23,27 @@ and a sum puts together what belongs together:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import product as choices
 from typing import Final
 
-from .linear import INDEX, Linear, Terms, bounds, factors, linear, node, plus, product, times
+from .linear import (
+    CONST,
+    INDEX,
+    Linear,
+    Terms,
+    bounds,
+    factors,
+    linear,
+    node,
+    plus,
+    product,
+    times,
+)
 from .ops import Ops, UOp
 
-_DIVMOD: Final = frozenset({Ops.FLOORDIV, Ops.FLOORMOD})
+FLOORDIV: Final = Ops.FLOORDIV
+FLOORMOD: Final = Ops.FLOORMOD
+_DIVMOD: Final = frozenset({FLOORDIV, FLOORMOD})
 _MOST_RESIDUES: Final = 4  # terms for which both residues, r and r - c, are tried
 
 
@@ -62,16 +75,16 @@ def _floordiv(form: Linear, c: int) -> Linear:
     if parts is not None:
         g, big, _ = parts
         return plus(quotient, _floordiv(big, c // g))
-    return plus(quotient, _nested_division(rest, c) or _atom(Ops.FLOORDIV, rest, c))
+    return plus(quotient, _nested_division(rest, c) or _atom(FLOORDIV, rest, c))
 
 
 def _nested_division(rest: Linear, c: int) -> Linear | None:
     const, terms = rest
     for atom, k in terms:
-        if k != 1 or atom.op not in _DIVMOD or atom.src[1].op is not Ops.CONST:
+        if k != 1 or atom.op not in _DIVMOD or atom.src[1].op is not CONST:
             continue
         a = atom.src[1].arg
-        if atom.op is Ops.FLOORDIV and a > 0:
+        if atom.op is FLOORDIV and a > 0:
             others = (const, tuple([t for t in terms if t[0] is not atom]))
             return _floordiv(plus(linear(atom.src[0]), others, a), a * c)
         if len(terms) == 1 and const == 0 and a > 0 and a % c == 0:
@@ -97,13 +110,13 @@ def _floormod(form: Linear, c: int) -> Linear:
     if parts is not None:
         g, big, small = parts
         return plus(small, _floormod(big, c // g), g)
-    return _atom(Ops.FLOORMOD, rest, c)
+    return _atom(FLOORMOD, rest, c)
 
 
 def _without_inner_mod(form: Linear, c: int) -> Linear:
     """k * (z % m) is k * z modulo c where c divides k * m."""
     for atom, k in form[1]:
-        if atom.op is Ops.FLOORMOD and atom.src[1].op is Ops.CONST and k * atom.src[1].arg % c == 0:
+        if atom.op is FLOORMOD and atom.src[1].op is CONST and k * atom.src[1].arg % c == 0:
             rest = (form[0], tuple([t for t in form[1] if t[0] is not atom]))
             return _without_inner_mod(plus(rest, linear(atom.src[0]), k), c)
     return form
@@ -133,12 +146,19 @@ def _bucket(const: int, terms: Terms, c: int) -> int | None:
 
 
 def _other_residue(rest: Linear, c: int) -> tuple[Linear, Linear] | None:
-    """(extra, rest2) with rest = c * extra + rest2 and rest2 inside one bucket."""
+    """(extra, rest2) with rest = c * extra + rest2 and rest2 inside one bucket.
+
+    A coefficient r may as well be r - c. The narrowest choice of each is enough to know that no
+    choice fits, which is the usual end of it.
+    """
     const, terms = rest
-    if len(terms) > _MOST_RESIDUES:
+    narrowest = 0
+    for atom, k in terms:
+        narrowest += min(abs(k), c - abs(k)) * (atom.hi - atom.lo)  # type: ignore[operator]
+    if narrowest >= c or len(terms) > _MOST_RESIDUES:
         return None
-    for flips in choices((False, True), repeat=len(terms)):
-        signs = [(1 if k > 0 else -1) if flip else 0 for flip, (_, k) in zip(flips, terms, strict=True)]
+    for flips in choices((0, 1), repeat=len(terms)):
+        signs = [flip if k > 0 else -flip for flip, (_, k) in zip(flips, terms, strict=True)]
         other = tuple([(atom, k - c * s) for s, (atom, k) in zip(signs, terms, strict=True)])
         if any(flips) and _bucket(const, other, c) is not None:
             extra = [(atom, s) for s, (atom, _) in zip(signs, terms, strict=True) if s]
@@ -166,22 +186,24 @@ def split_small(form: Linear, g: int) -> tuple[Linear, Linear] | None:
     return (q, big), (const - q * g, small)
 
 
-def common_factors(numbers: list[int], c: int) -> Iterator[int]:
-    """Numbers > 1 that divide some of `numbers` (and c, unless that is 0), most of them first."""
+def common_factors(numbers: list[int], c: int) -> list[int]:
+    """Numbers > 1 that divide some of `numbers` (and c, unless that is 0), smallest first."""
+    if not numbers or (max(numbers) <= 1 and min(numbers) >= -1):
+        return []
     seen: set[int] = set()
     g = c
     for k in sorted(map(abs, numbers), reverse=True):
         g = math.gcd(g, k)
-        seen.update((g, math.gcd(c, k)))
-    return iter(sorted(seen - {0, 1, c}))
+        seen.add(g)
+        seen.add(math.gcd(c, k))
+    return sorted(seen - {0, 1, c})
 
 
 def _atom(op: Ops, form: Linear, c: int) -> Linear:
-    inner = total(form)
-    again = linear(inner)
-    if again != form:  # putting // and % together gave new coefficients
-        return _floordiv(again, c) if op is Ops.FLOORDIV else _floormod(again, c)
-    return 0, ((UOp(op, INDEX, (inner, UOp(Ops.CONST, INDEX, (), c))), 1),)
+    again = settled(form)
+    if again is not form:  # putting // and % together gave new coefficients
+        return _floordiv(again, c) if op is FLOORDIV else _floormod(again, c)
+    return 0, ((UOp(op, INDEX, (node(form), UOp(CONST, INDEX, (), c))), 1),)
 
 
 # ---- sums
@@ -189,28 +211,25 @@ def _atom(op: Ops, form: Linear, c: int) -> Linear:
 
 def total(form: Linear) -> UOp:
     """The node of a form, with pairs of // and % put together."""
-    for atom, _ in form[1]:
-        if atom.op in _DIVMOD:
-            return node(_recombined(form))
-    return node(form)
+    return node(settled(form))
 
 
-def _recombined(form: Linear) -> Linear:
-    while True:
-        better = _pair(form)
-        if better is None:
-            return form
+def settled(form: Linear) -> Linear:
+    """The form with pairs of // and % put together."""
+    better: Linear | None = form
+    while better is not None:
         form = better
+        better = _pair(form) if len(form[1]) > 1 else None
+    return form
 
 
 def _pair(form: Linear) -> Linear | None:
     """One step of putting together, None when there is nothing to do."""
-    const, terms = form
-    for atom, k in terms:
-        if atom.op not in _DIVMOD or atom.src[1].op is not Ops.CONST:
+    for atom, k in form[1]:
+        if atom.op not in _DIVMOD or atom.src[1].op is not CONST:
             continue
-        rule = _mod_with_others if atom.op is Ops.FLOORMOD else _division_with_others
-        better = rule(form, atom, k, atom.src[1].arg) if len(terms) > 1 else None
+        rule = _mod_with_others if atom.op is FLOORMOD else _division_with_others
+        better = rule(form, atom, k, atom.src[1].arg)
         if better is not None:
             return better
     return None
@@ -227,7 +246,7 @@ def _mod_with_others(form: Linear, mod: UOp, g: int, c: int) -> Linear | None:
         if quotient == (0, ((atom, 1),)):
             return plus(_less(form, mod, atom), y, g)
         divisor = atom.src[1]
-        if atom.op is Ops.FLOORMOD and divisor.op is Ops.CONST and divisor.arg > 0:
+        if atom.op is FLOORMOD and divisor.op is CONST and divisor.arg > 0:
             if linear(atom.src[0]) == quotient:
                 return plus(_less(form, mod, atom), _floormod(y, c * divisor.arg), g)
     return None
@@ -243,7 +262,7 @@ def _division_with_others(form: Linear, division: UOp, k: int, c: int) -> Linear
         taken = plus(_less(form, division), z, g)
         return plus(taken, _floormod(z, c), -g)
     remainder = _floormod(z, c)
-    if len(remainder[1]) == 1 and remainder[1][0][0].op is Ops.FLOORMOD:
+    if len(remainder[1]) == 1 and remainder[1][0][0].op is FLOORMOD:
         atom, times_atom = remainder[1][0]
         if table.get(atom) == g * times_atom:
             left = _less(form, division, atom)
@@ -263,7 +282,7 @@ def floordiv_by(u: UOp, divisor: UOp) -> UOp:
     quotient, rest = _split_by(linear(u), divisor)
     if _is_below(rest, divisor):
         return total(quotient)
-    inner = UOp(Ops.FLOORDIV, INDEX, (total(rest), divisor))
+    inner = UOp(FLOORDIV, INDEX, (total(rest), divisor))
     return total(plus(quotient, (0, ((inner, 1),))))
 
 
@@ -271,7 +290,7 @@ def floormod_by(u: UOp, divisor: UOp) -> UOp:
     """u % divisor"""
     rest = _split_by(linear(u), divisor)[1]
     inside = _is_below(rest, divisor)
-    return total(rest) if inside else UOp(Ops.FLOORMOD, INDEX, (total(rest), divisor))
+    return total(rest) if inside else UOp(FLOORMOD, INDEX, (total(rest), divisor))
 
 
 def _split_by(form: Linear, divisor: UOp) -> tuple[Linear, Linear]:

@@ -36,7 +36,7 @@ def fold(op: Ops, dtype: DType, values: Sequence[Value]) -> Value | None:
 
 
 def fold_cast(value: Value, source: DType, target: DType) -> Value:
-    """`value` of `source` converted to `target`: floats to integers truncate and saturate, NaN to 0."""
+    """`value` of `source` as `target`: floats truncate and saturate to integers, NaN is 0."""
     if target.kind == "bool":
         return value != 0
     if target.is_float:
@@ -47,7 +47,7 @@ def fold_cast(value: Value, source: DType, target: DType) -> Value:
 
 
 def fold_bitcast(value: Value, source: DType, target: DType) -> Value | None:
-    """The same bits read as `target`; None where the struct module has no format for one of them."""
+    """The same bits read as `target`; None where the struct module lacks a format for one."""
     if not source.format or not target.format or source.itemsize != target.itemsize:
         return None
     if target.kind in ("bool", "index") or source.kind == "index":
@@ -114,7 +114,7 @@ def _where(condition: bool, then: Any, other: Any) -> Any:
 
 
 def _rounding(f: Callable[[float], int]) -> Callable[[float], float]:
-    """`f` on floats, where what is too large to have a fraction (inf, NaN) stays and the sign of 0 too."""
+    """`f` on floats: what has no fraction (large, inf, NaN) stays, and so does the sign of 0."""
     return lambda x: math.copysign(float(f(x)), x) if abs(x) < 1 << 53 else x
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..dtype import TENSOR_DTYPES, DType, dtypes
-from .ops import Ops, UOp
+from .ops import Ops
 
 Interval = tuple[Any, Any]  # two ints; two Nones where nothing is known
-Sources = tuple[UOp, ...]
+Sources = tuple[Any, ...]  # of UOps whose interval is known, so `lo` and `hi` are ints
 
 NOTHING: Final[Interval] = (None, None)
 FULL: Final[dict[DType, Interval]] = {
@@ -23,7 +23,7 @@ FULL: Final[dict[DType, Interval]] = {
 
 
 def interval(op: Ops, dtype: DType, src: Sources, arg: Any) -> Interval:
-    """`(lo, hi)` of a node without a shape; `(None, None)` for floats, vectors, addresses and effects."""
+    """`(lo, hi)` of a node without a shape; Nones for floats, vectors, addresses and effects."""
     full = FULL.get(dtype)
     if full is None or op in _NO_VALUE:
         return NOTHING

@@ -1,11 +1,12 @@
 """Linear forms: every expression of dtype `index` is `const + sum of coefficient * atom`.
 
-Floor: uop. Atoms are loop counters, variables, `//` and `%` of such forms, products of atoms, `min`,
-`max`, `where`, and whatever data is cast to index. A form is `(const, ((atom, coefficient), ...))`,
-coefficients not zero, sorted by structure (`order`), so equal sums are one node in every process. The
-node of a form is a left-leaning chain `((a * 4) + b) + const`; its form is kept in `UOp.cache`.
+Floor: uop. Atoms are loop counters, variables, `//` and `%` of such forms, products of atoms,
+`min`, `max`, `where`, and whatever data is cast to index. A form is `(const, ((atom, coefficient),
+...))`, coefficients not zero, sorted by structure (`order`), so equal sums are one node in every
+process. The node of a form is a left-leaning chain `((a * 4) + b) + const`; its form is kept in
+`UOp.cache`.
 
-The questions code generation asks (how far does an address move when this loop advances?) are answered
+The questions of code generation (how far does an address move when this loop advances?) are answered
 from the form: `linear`, `coefficient`, `depends_on`, `divides`, `gcd_factor`, `ranges_of`.
 """
 
@@ -24,7 +25,12 @@ Linear = tuple[int, Terms]
 
 INDEX: Final = dtypes.index
 ATOM: Final = "atom"  # in `cache`: a product that is an atom itself. A form there would be a cycle
-_SUMS: Final = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
+# Local names, as looking up a member of an enum takes 0.1 us before Python 3.12.
+CONST: Final = Ops.CONST
+ADD: Final = Ops.ADD
+MUL: Final = Ops.MUL
+RANGE: Final = Ops.RANGE
+_SUMS: Final = frozenset({ADD, MUL, Ops.SUB, Ops.NEG})
 _MOST_PRODUCTS: Final = 16  # terms of a product that is still multiplied out
 _put: Final = object.__setattr__
 _NO_RANGES: Final[frozenset[UOp]] = frozenset()
@@ -34,10 +40,10 @@ _NO_RANGES: Final[frozenset[UOp]] = frozenset()
 
 
 def order(u: UOp) -> tuple[int, Any]:
-    """A sort key from structure alone: variables by name, ranges by number, the rest by a digest."""
+    """A sort key from structure alone: variables by name, ranges by number, others by digest."""
     key = u.order
     if key is None:
-        if u.op is Ops.RANGE:
+        if u.op is RANGE:
             key = (1, u.arg[0])
         elif u.op is Ops.VARIABLE:
             key = (0, u.arg[0])
@@ -49,7 +55,7 @@ def order(u: UOp) -> tuple[int, Any]:
 
 
 def _digest(root: UOp) -> tuple[int, bytes]:
-    """(2, hash of op, dtype, argument and sources), filled bottom-up so that depth does not matter."""
+    """(2, hash of op, dtype, argument and sources), filled bottom-up: any depth will do."""
     for u in toposort((root,), lambda n: n.order is None):
         if u is not root:
             order_of_leaf = u.order if u.order is not None else _node_digest(u)
@@ -58,8 +64,8 @@ def _digest(root: UOp) -> tuple[int, bytes]:
 
 
 def _node_digest(u: UOp) -> tuple[int, Any]:
-    if u.op is Ops.RANGE or u.op is Ops.VARIABLE:
-        return (int(u.op is Ops.RANGE), u.arg[0])
+    if u.op is RANGE or u.op is Ops.VARIABLE:
+        return (int(u.op is RANGE), u.arg[0])
     parts = [s.order for s in u.src]
     text = f"{u.op.name} {u.dtype.name} {u.arg!r} {parts!r}"
     return (2, blake2b(text.encode(), digest_size=12).digest())
@@ -74,12 +80,12 @@ def _term_order(term: tuple[UOp, int]) -> tuple[int, Any]:
 
 
 def linear(u: UOp) -> Linear:
-    """The form of `u`: its constant and its (atom, coefficient) pairs. Anything not linear is an atom."""
+    """The form of `u`: a constant and (atom, coefficient) pairs. What is not linear is an atom."""
     found = u.cache
     if found is not None and found is not ATOM:
         form: Linear = found
         return form
-    if u.op is Ops.CONST and u.dtype is INDEX:
+    if u.op is CONST and u.dtype is INDEX:
         return u.arg, ()
     if found is None and u.op in _SUMS and u.dtype is INDEX:
         return _linear_of_chain(u)
@@ -98,7 +104,7 @@ def _linear_of_chain(root: UOp) -> Linear:
 
 def _combine(u: UOp) -> Linear:
     forms = [linear(s) for s in u.src]
-    if u.op is Ops.ADD:
+    if u.op is ADD:
         return plus(forms[0], forms[1])
     if u.op is Ops.SUB:
         return plus(forms[0], forms[1], -1)
@@ -153,7 +159,7 @@ def product(a: Linear, b: Linear) -> Linear:
 def factors(atom: UOp) -> list[UOp]:
     """The atoms a product atom multiplies; itself for any other."""
     out = []
-    while atom.op is Ops.MUL and atom.cache is ATOM:
+    while atom.op is MUL and atom.cache is ATOM:
         out.append(atom.src[1])
         atom = atom.src[0]
     return [atom, *reversed(out)]
@@ -162,7 +168,7 @@ def factors(atom: UOp) -> list[UOp]:
 def _atom(parts: Sequence[UOp]) -> UOp:
     made = parts[0]
     for part in parts[1:]:
-        made = UOp(Ops.MUL, INDEX, (made, part))
+        made = UOp(MUL, INDEX, (made, part))
         if made.cache is None:
             _put(made, "cache", ATOM)
     return made
@@ -172,14 +178,14 @@ def node(form: Linear) -> UOp:
     """The node of a form, as it stands."""
     const, terms = form
     if not terms:
-        return UOp(Ops.CONST, INDEX, (), const)
+        return UOp(CONST, INDEX, (), const)
     made: UOp | None = None
     for atom, c in terms:
-        part = atom if c == 1 else UOp(Ops.MUL, INDEX, (atom, UOp(Ops.CONST, INDEX, (), c)))
-        made = part if made is None else UOp(Ops.ADD, INDEX, (made, part))
+        part = atom if c == 1 else UOp(MUL, INDEX, (atom, UOp(CONST, INDEX, (), c)))
+        made = part if made is None else UOp(ADD, INDEX, (made, part))
     assert made is not None
     if const:
-        made = UOp(Ops.ADD, INDEX, (made, UOp(Ops.CONST, INDEX, (), const)))
+        made = UOp(ADD, INDEX, (made, UOp(CONST, INDEX, (), const)))
     if made.cache is None and (const or made is not terms[0][0]):
         _put(made, "cache", form)
     return made
@@ -213,7 +219,7 @@ def depends_on(u: UOp, atom: UOp) -> bool:
     """Whether `atom` occurs in `u` (a loop counter: freely, not bound by a reduction inside)."""
     if u is atom:
         return True
-    if atom.op is Ops.RANGE:
+    if atom.op is RANGE:
         return atom in ranges_of(u)
     return atom in toposort((u,))
 
@@ -231,7 +237,7 @@ def divides(u: UOp, n: int) -> bool:
 
 
 def ranges_of(u: UOp) -> frozenset[UOp]:
-    """The loop counters `u` depends on, those of its loops' bounds included; REDUCE and END bind theirs."""
+    """The loop counters `u` depends on, also by bounds of loops; REDUCE and END bind theirs."""
     found = u.ranges
     if found is None:
         for n in toposort((u,), lambda n: n.ranges is None):
@@ -239,11 +245,11 @@ def ranges_of(u: UOp) -> frozenset[UOp]:
                 _put(n, "ranges", _below(n))
         found = u.ranges
     result: frozenset[UOp] = found
-    return result if u.op is not Ops.RANGE else result | {u}
+    return result if u.op is not RANGE else result | {u}
 
 
 def _below(u: UOp) -> frozenset[UOp]:
-    """`ranges_of` without `u` itself, which it must not hold: a node in its own slot is never freed."""
+    """`ranges_of` less `u` itself: a node held by its own slot would never be freed."""
     out = _NO_RANGES
     for s in u.src:
         inside = ranges_of(s)

@@ -1,8 +1,8 @@
 """UOp: the one node of the upper floors, from a user's tensor expression to a kernel's loop nest.
 
-`UOp(op, dtype, src, arg)` is immutable and hash-consed: the same parts give the same object, so `is`
-is equality and a memo keyed by node costs one dict lookup. Shape, dtype and interval are slots filled
-at construction, never recursive properties, so graphs of any depth work.
+`UOp(op, dtype, src, arg)` is immutable and hash-consed: the same parts give the same object, so
+`is` is equality and a memo keyed by node costs one dict lookup. Shape, dtype and interval are slots
+filled at construction, never recursive properties, so graphs of any depth work.
 
 Two floors use the same class:
 
@@ -30,8 +30,8 @@ class Ops(enum.IntEnum):
     """Every operation of every floor. Sources and argument are listed beside each name."""
 
     # ---- leaves
-    BUFFER = enum.auto()  # arg (uid, shape, device): storage; the engine's side table holds its bytes
-    CONST = enum.auto()  # arg value, [UNIQUE]: a scalar; with a UNIQUE source it is a leaf of its own
+    BUFFER = enum.auto()  # arg (uid, shape, device): storage; its bytes are in the engine's table
+    CONST = enum.auto()  # [UNIQUE]; arg value: a scalar; with a source it is a leaf of its own
     UNIQUE = enum.auto()  # arg uid: keeps two equal leaves apart
     VARIABLE = enum.auto()  # arg (name, lo, hi): a scalar given at each run
     IOTA = enum.auto()  # arg n: 0, 1, …, n-1, shape (n,)
@@ -42,10 +42,10 @@ class Ops(enum.IntEnum):
     SHRINK = enum.auto()  # x; arg ((start, stop, step), …) with 0 <= start <= stop <= n, step >= 1
     PAD = enum.auto()  # x; arg ((before, after, interior), …) zeros around and between elements
     FLIP = enum.auto()  # x; arg axes
-    WINDOW = enum.auto()  # x; arg (axis, size, stride, dilation): sliding windows in a new last axis
+    WINDOW = enum.auto()  # x; arg (axis, size, stride, dilation): windows in a new last axis
     # ---- other tensor nodes
     GATHER = enum.auto()  # x, index; arg axis: numpy.take; out-of-range reads give 0
-    SCATTER = enum.auto()  # base, index, updates; arg (axis, mode): the inverse; mode set add max min mul
+    SCATTER = enum.auto()  # base, index, updates; arg (axis, mode): mode set add max min mul
     CONTIGUOUS = enum.auto()  # x: stored in row-major order
     DETACH = enum.auto()  # x: no gradient passes
     COPY = enum.auto()  # x; arg device name
@@ -91,10 +91,10 @@ class Ops(enum.IntEnum):
     # ---- elementwise, three sources
     WHERE = enum.auto()  # condition, then, else
     THREEFRY = enum.auto()  # element number (uint64), key0 (uint32), key1 (uint32) -> uint32
-    # ---- reductions: tensor floor (x; arg (op, axes), axes removed), kernel floor (value, *ranges; arg op)
+    # ---- reductions: tensor floor: x; arg (op, axes), axes removed. Kernel: value, *ranges; arg op
     REDUCE = enum.auto()  # op is ADD MUL MAXIMUM MINIMUM
     # ---- effects
-    STORE = enum.auto()  # tensor: view of a buffer, value; kernel: INDEX, value [, gate]; arg combine op or None
+    STORE = enum.auto()  # buffer's view, value; kernel: INDEX, value [, gate]; arg combine or None
     AFTER = enum.auto()  # buffer, *effects: the buffer as those left it
     SINK = enum.auto()  # *effects; arg KernelInfo
     # ---- kernel floor
@@ -134,10 +134,6 @@ class Ops(enum.IntEnum):
 
     __str__ = __repr__
 
-
-# Python 3.10 and 3.11 look a member up through a descriptor written in Python (100 ns each time).
-for _member in Ops:
-    type.__setattr__(Ops, _member.name, _member)
 
 UNARY: Final = frozenset(Ops(i) for i in range(Ops.NEG, Ops.BITCAST + 1))
 BINARY: Final = frozenset(Ops(i) for i in range(Ops.ADD, Ops.CMPNE + 1))
@@ -183,13 +179,15 @@ class UOp(_Parts):
     __slots__ = ()
 
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
-        # `arg` counts by bits: Python calls 0.0 and -0.0, 1 and True equal and never finds a NaN again.
+        # `arg` counts by bits: to Python, 0.0 is -0.0, 1 is True, and NaN is never found.
         kind = type(arg)
         by_bits = (kind, _DOUBLE(arg) if kind is float else arg) if kind in _BY_BITS else arg
         key = (op, dtype, src, by_bits)
         ref = _table.get(key)
-        if ref is not None and (found := ref()) is not None:
-            return found
+        if ref is not None:
+            found: UOp | None = ref()
+            if found is not None:
+                return found
         return _insert(key, op, dtype, src, arg)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -358,7 +356,9 @@ class UOp(_Parts):
 
     def permute(self, axes: Sequence[int]) -> UOp:
         axes = tuple(axes)
-        return self if axes == tuple(range(len(axes))) else UOp(Ops.PERMUTE, self.dtype, (self,), axes)
+        if axes == tuple(range(len(axes))):
+            return self
+        return UOp(Ops.PERMUTE, self.dtype, (self,), axes)
 
     def expand(self, shape: Sequence[int]) -> UOp:
         shape = tuple(shape)
@@ -399,7 +399,9 @@ class UOp(_Parts):
         return UOp(Ops.SCATTER, self.dtype, (self, index, updates), (axis, mode))
 
     def contiguous(self) -> UOp:
-        return self if self.op in (Ops.BUFFER, Ops.CONTIGUOUS) else UOp(Ops.CONTIGUOUS, self.dtype, (self,))
+        if self.op in (Ops.BUFFER, Ops.CONTIGUOUS):
+            return self
+        return UOp(Ops.CONTIGUOUS, self.dtype, (self,))
 
     def detach(self) -> UOp:
         return UOp(Ops.DETACH, self.dtype, (self,))
@@ -435,7 +437,7 @@ class UOp(_Parts):
         return None
 
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
-        """All nodes below and this one, sources first, without recursion. `gate` False: not entered."""
+        """All nodes below and this one, sources first, not recursive; `gate`: which to enter."""
         return toposort((self,), gate)
 
 
@@ -496,7 +498,8 @@ def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
     ref.key = key
     with _lock:
         old = _table.get(key)
-        if old is not None and (found := old()) is not None:
+        found: UOp | None = None if old is None else old()
+        if found is not None:
             return found
         _table[key] = ref
     node: UOp = made
@@ -508,7 +511,7 @@ def live_nodes() -> int:
     return len(_table)
 
 
-# ---- shapes: one rule per op; what is not listed has the shape of its first source, or () without one
+# ---- shapes: one rule per op; what is not listed has the shape of its first source, or ()
 
 
 def _same_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
@@ -578,7 +581,8 @@ def _gather(src: tuple[UOp, ...], axis: int) -> Shape:
 def _scatter(src: tuple[UOp, ...], arg: tuple[int, str]) -> Shape:
     base, index, updates = src
     if updates.shape != _gather((base, index), arg[0]):
-        raise ShapeError(f"scatter updates {updates.shape} do not fit base {base.shape} and index {index.shape}")
+        where = f"base {base.shape} and index {index.shape}"
+        raise ShapeError(f"scatter updates {updates.shape} do not fit {where}")
     return base.shape
 
 

@@ -73,8 +73,8 @@ def _without_context(rule: Rule) -> Callable[[UOp, Any], UOp | None]:
 
 
 def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`u` over other sources. A scalar elementwise node goes through the smart constructor, so it is
-    simplified again and takes the dtype that its new sources imply."""
+    """`u` over other sources. A scalar elementwise node goes through the smart constructor, so it
+    is simplified again and takes the dtype that its new sources imply."""
     if src == u.src:
         return u
     if u.shape or u.op not in ELEMENTWISE or u.dtype.lanes > 1:
@@ -101,7 +101,7 @@ def rewrite(
     ctx: Any = None,
     enter: Callable[[UOp], bool] | None = None,
 ) -> UOp | list[UOp]:
-    """Rewrite a root, or several that share one memo. Nodes for which `enter` is false stay as they are."""
+    """Rewrite a root, or several that share one memo. What `enter` refuses stays as it is."""
     roots = (root,) if isinstance(root, UOp) else root
     done: dict[UOp, UOp] = {}
     for r in roots:
@@ -144,7 +144,7 @@ def _run(
 
 
 def substitute(root: UOp, replacements: Mapping[UOp, UOp]) -> UOp:
-    """`root` with each key replaced by its value. Values are taken as they are, not searched again."""
+    """`root` with each key replaced by its value, which is taken as it is."""
     if root in replacements:
         return replacements[root]
     done: dict[UOp, UOp] = dict(replacements)

@@ -6,10 +6,10 @@ afterwards.
 
 Three kinds of rules, tried in this order:
 
-1. constants fold in their dtype (`folding.py`), and a scalar whose interval is one number is that number;
+1. constants fold in their dtype (`folding.py`); a scalar whose interval is one number is it;
 2. dtype `index` is exact and kept in linear form (`linear.py`, `divmod.py`, `compare.py`);
-3. identities that hold for every value: `x + 0`, `x * 1`, `x * 0` for integers, and for floats only what
-   is true of -0.0, NaN and infinities too (`x * 1`, `x / 1`, `x - 0.0`).
+3. identities that hold for every value: `x + 0`, `x * 1`, `x * 0` for integers, and for floats only
+   what is true of -0.0, NaN and infinities too (`x * 1`, `x / 1`, `x - 0.0`).
 
 A tensor of one repeated constant (RESHAPE, EXPAND of a CONST) counts as that constant. A leaf that
 has an identity of its own (a CONST with a UNIQUE source: `zeros`, `full`) does not: `x + bias`
@@ -151,8 +151,9 @@ def _floormod(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return None
     if c in (0, 1, -1):
         return constant(dtype, 0, b)
-    inside = a.lo is not None and c > 0 and a.lo >= 0 and a.hi < c  # type: ignore[operator]
-    return a if inside else None
+    if a.lo is None or a.hi is None:
+        return None
+    return a if a.lo >= 0 and a.hi < c else None
 
 
 def _neg(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -179,7 +180,7 @@ def _extreme(op: Ops) -> Callable[[DType, Sources, list[Any]], UOp | None]:
         a, b = src
         if a is b:
             return a
-        if a.lo is not None and b.lo is not None:
+        if None not in (a.lo, a.hi, b.lo, b.hi):
             decided = _dominant(op, a, b, a.lo - b.hi, a.hi - b.lo)  # type: ignore[operator]
             if decided is not None:
                 return decided
@@ -332,7 +333,8 @@ def _index_shift(op: Ops) -> Callable[[Sources], UOp | None]:
         a, count = src
         if count.op is not Ops.CONST or not 0 <= count.arg < 64:
             return None
-        return a * (1 << count.arg) if op is Ops.SHL else a // (1 << count.arg)
+        power = UOp.index(1 << count.arg)
+        return UOp.alu(Ops.MUL if op is Ops.SHL else Ops.FLOORDIV, a, power)
 
     return rule
 
@@ -363,8 +365,8 @@ _INDEX_RULES: Final[dict[Ops, Callable[[Sources], UOp | None]]] = {
     Ops.MINIMUM: _index_extreme(Ops.MINIMUM),
     Ops.SHL: _index_shift(Ops.SHL),
     Ops.SHR: _index_shift(Ops.SHR),
-    Ops.CMPLT: lambda src: compare.less(*src),
-    Ops.CMPLE: lambda src: compare.less_equal(*src),
-    Ops.CMPEQ: lambda src: compare.equal(*src),
-    Ops.CMPNE: lambda src: compare.equal(*src, equal=False),
+    Ops.CMPLT: lambda src: compare.less(src[0], src[1]),
+    Ops.CMPLE: lambda src: compare.less_equal(src[0], src[1]),
+    Ops.CMPEQ: lambda src: compare.equal(src[0], src[1]),
+    Ops.CMPNE: lambda src: compare.equal(src[0], src[1], same=False),
 }

@@ -16,7 +16,7 @@ _IDENTITY: Final = {Ops.ADD: 0, Ops.MUL: 1}
 
 
 def const_value(u: UOp, through_unique: bool = False) -> Value | None:
-    """The number that `u` is everywhere, or None; `through_unique` also that of `zeros` and `full`."""
+    """The number `u` is everywhere, or None; `through_unique`: also that of `zeros` and `full`."""
     while u.op in _SPREAD:
         u = u.src[0]
     if u.op is not Ops.CONST or (u.src and not through_unique):
