@@ -1,8 +1,9 @@
 """float16 and bfloat16: every operation is one in float32, rounded back.
 
-Floor: codegen, called by `decompose.py`, before all other rules. Conversions and selects stay as they are;
-a target that holds these types converts them by CAST, rounding to nearest even. For + - * / and the square
-root this is correctly rounded (24 >= 2 * 11 + 2 bits: Figueroa, 1995), for the rest to about half an ulp.
+Floor: codegen, called by `decompose.py`, before all other rules. Conversions and selects stay as
+they are; a target that holds these types converts them by CAST, rounding to nearest even. For + - *
+/ and the square root this is correctly rounded (24 >= 2 * 11 + 2 bits: Figueroa, 1995), for the
+rest to about half an ulp.
 """
 
 from __future__ import annotations

@@ -1,0 +1,118 @@
+"""Floating-point formats as integers, and the small pieces that every expansion is made of.
+
+Floor: codegen. In: scalar UOps of float32 or float64. Out: UOps of plain arithmetic, without
+branches, so that they can be widened to lanes. Nothing here uses FMA: a multiplication and an
+addition round twice on every machine, so an expansion gives the same bits everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ..dtype import DType, dtypes
+from ..uop.ops import Ops, UOp
+from . import polynomials
+
+INFINITY: Final = float("inf")
+NAN: Final = float("nan")
+
+
+class Format(NamedTuple):
+    """A float format: the integer types of its width, where its exponent starts, its bias."""
+
+    dtype: DType
+    signed: DType
+    unsigned: DType
+    shift: int  # bits of the stored mantissa
+    bias: int
+    coefficients: dict[str, tuple[float, ...]]
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.dtype.bits - 1)
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number."""
+        return float(2.0 ** (1 - self.bias))
+
+    @property
+    def digits(self) -> int:
+        """Bits of precision, the hidden one included."""
+        return self.shift + 1
+
+
+FORMATS: Final = {
+    dtypes.float32: Format(
+        dtypes.float32, dtypes.int32, dtypes.uint32, 23, 127, polynomials.FLOAT32
+    ),
+    dtypes.float64: Format(
+        dtypes.float64, dtypes.int64, dtypes.uint64, 52, 1023, polynomials.FLOAT64
+    ),
+}
+
+
+def minimum(a: UOp | float, b: UOp) -> UOp:
+    """a < b ? a : b, in one instruction; a NaN in `b` stays."""
+    return UOp(Ops.MIN, b.dtype, (_constant_like(a, b), b))
+
+
+def maximum(a: UOp | float, b: UOp) -> UOp:
+    """a > b ? a : b, in one instruction; a NaN in `b` stays."""
+    return UOp(Ops.MAX, b.dtype, (_constant_like(a, b), b))
+
+
+def _constant_like(a: UOp | float, b: UOp) -> UOp:
+    return a if isinstance(a, UOp) else UOp.const(b.dtype, a)
+
+
+def clamp(x: UOp, lo: float, hi: float) -> UOp:
+    return maximum(lo, minimum(hi, x))
+
+
+def horner(x: UOp, coefficients: Sequence[float]) -> UOp:
+    """c0 + x (c1 + x (c2 + …))"""
+    total = UOp.const(x.dtype, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total * x + c
+    return total
+
+
+def magnitude(x: UOp, f: Format) -> UOp:
+    """|x|, one AND."""
+    return (x.bitcast(f.unsigned) & (f.sign - 1)).bitcast(f.dtype)
+
+
+def with_sign_of(x: UOp, source: UOp, f: Format) -> UOp:
+    """A non-negative `x` with the sign of `source`."""
+    return (x.bitcast(f.unsigned) | (source.bitcast(f.unsigned) & f.sign)).bitcast(f.dtype)
+
+
+def high_part(x: UOp, f: Format) -> UOp:
+    """`x` cut to the upper half of its digits: such parts multiply exactly."""
+    kept = int(f.unsigned.max) ^ ((1 << -(-f.digits // 2)) - 1)
+    return (x.bitcast(f.unsigned) & kept).bitcast(f.dtype)
+
+
+def is_nan(x: UOp) -> UOp:
+    return x.ne(x)
+
+
+def two_sum(big: UOp, small: UOp) -> tuple[UOp, UOp]:
+    """The sum and its rounding error, for |big| >= |small| or big = 0 (Dekker, 1971)."""
+    total = big + small
+    return total, small - (total - big)
+
+
+def two_product(a: UOp, b: UOp, f: Format) -> tuple[UOp, UOp]:
+    """The product and its rounding error, by cutting both factors in halves (after Dekker, 1971).
+
+    All low parts have the sign of the whole, so the order of the additions matters: each partial
+    sum then still fits the format.
+    """
+    product = a * b
+    a_high, b_high = high_part(a, f), high_part(b, f)
+    a_low, b_low = a - a_high, b - b_high
+    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, error
