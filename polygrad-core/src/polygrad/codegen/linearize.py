@@ -261,7 +261,7 @@ class Linearizer:
 
     def accumulator(self, node: UOp, tile: tuple[UOp, ...]) -> Accumulator:
         partial = tuple(r for r in node.src[1:] if self.kernel.kind(r) == "partial")
-        lanes = self.lanes(node.src[0])
+        lanes = self.reduced_lanes(node)
         in_registers = all(self.kernel.kind(r) == "unroll" for r in tile)
         count = size([extent(r) for r in (*tile, *partial)])
         dtype = node.dtype.vec(lanes)
@@ -300,10 +300,15 @@ class Linearizer:
         return self.emit(Ops.INDEX, acc.dtype, (acc.local, offset))
 
     def step_operands(self, node: UOp) -> tuple[int, ...]:
-        body = node.src[0]
+        body, lanes = node.src[0], self.reduced_lanes(node)
         if self.fuses(node):
-            return tuple(self.broadcast(self.value(s), self.lanes(body)) for s in body.src)
-        return (self.broadcast(self.value(body), self.lanes(body)),)
+            return tuple(self.broadcast(self.value(s), lanes) for s in body.src)
+        return (self.broadcast(self.value(body), lanes),)
+
+    def reduced_lanes(self, node: UOp) -> int:
+        """Lanes of an accumulator: each lane of a reduced vector counts, whatever the body reads."""
+        own = [length(r) for r in node.src[1:] if r in self.vectors]
+        return own[0] if own else self.lanes(node.src[0])
 
     def fuses(self, node: UOp) -> bool:
         """A product sum in floats may be a fused multiply-add where the machine has one."""

@@ -70,8 +70,9 @@ class Joining(Movement):
         u = self.uop.shrink(cut)
         pads = [(max(b, 0), max(a, 0)) for b, a in pads]
         if mode == "constant":
-            dtype = common_dtype((self, value))
-            return result(pad_with(u.cast(dtype), [(b, a, 0) for b, a in pads], value), self)
+            if not u.dtype.is_float and value != int(value):
+                raise ArgumentError(f"pad: {value} does not fit {u.dtype.name}; cast the tensor.")
+            return result(pad_with(u, [(b, a, 0) for b, a in pads], value), self)
         for axis, (before, after) in enumerate(pads):
             if before or after:
                 u = _PADDING[mode](u, axis, before, after)

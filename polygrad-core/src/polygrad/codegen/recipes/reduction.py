@@ -95,9 +95,10 @@ def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel
     wide = work > FAR
     if outer is not None:
         factor = _divisor(length(outer), WIDE_STRIP if wide else REGISTER_STRIP)
-        kernel, outer, strip = factored(kernel, outer, factor)
-        if factor <= REGISTER_STRIP:
-            kernel = unroll(kernel, strip)
+        if factor > 1:
+            kernel, outer, strip = factored(kernel, outer, factor)
+            if factor <= REGISTER_STRIP:
+                kernel = unroll(kernel, strip)
     steps: list[UOp] = []
     if wide and strip is not None and kernel.kind(strip) == "loop":
         innermost = reduced[-1]
