@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .. import device as devices
@@ -44,17 +43,17 @@ class Holder(Protocol):
     def _replace(self, uop: UOp) -> None: ...
 
 
-@dataclass(slots=True, eq=False)
 class State:
     """A leaf that a recorded graph keeps: constants, and state if `written`."""
 
-    slot: int
-    written: bool
-    leaf: Any  # arg of the version's BUFFER node: identity without holding the node itself
-    buffer: Buffer
-    holder: Holder | None = None
-    references: int = -1  # to the current version when nobody read it; another count means a reader
-    position: list[tuple[int, int]] = field(default_factory=list)  # (stage, external slot)
+    __slots__ = ("buffer", "holder", "leaf", "references", "slot", "written")
+
+    def __init__(
+        self, slot: int, written: bool, leaf: Any, buffer: Buffer, holder: Holder | None = None
+    ) -> None:
+        self.slot, self.written, self.buffer, self.holder = slot, written, buffer, holder
+        self.leaf = leaf  # arg of the version's BUFFER node: identity without holding the node
+        self.references = -1  # to the version while nobody reads it; another count means a reader
 
 
 def functional(runtime: Runtime, roots: Sequence[UOp]) -> list[UOp]:

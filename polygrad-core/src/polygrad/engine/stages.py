@@ -9,8 +9,7 @@ which runs by one call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import device as devices
 from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
@@ -31,29 +30,42 @@ def nbytes(leaf: UOp) -> int:
     return size(leaf.shape) * leaf.dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(NamedTuple):
     """A slot that needs a new Buffer at each run."""
 
     device: str
     nbytes: int
 
 
-@dataclass(slots=True, eq=False)
 class PlanStage:
-    """One call of one device. `externals[i]` is the routine's slot behind external slot i."""
+    """One call of one device. `externals[i]` is the routine's slot behind external slot i,
+    `variables` are positions in the routine's variables."""
 
-    device: Device
-    plan: Plan
-    programs: Mapping[str, Any]
-    externals: tuple[int, ...]
-    variables: tuple[int, ...]  # positions in the routine's variables
-    executable: Any = None
-    generation: int = -1  # of the arena that `executable` was prepared for
+    __slots__ = (
+        "device",
+        "executable",
+        "externals",
+        "generation",
+        "plan",
+        "programs",
+        "variables",
+    )
+
+    def __init__(
+        self,
+        device: Device,
+        plan: Plan,
+        programs: Mapping[str, Any],
+        externals: tuple[int, ...],
+        variables: tuple[int, ...],
+    ) -> None:
+        self.device, self.plan, self.programs = device, plan, programs
+        self.externals, self.variables = externals, variables
+        self.executable: Any = None
+        self.generation = -1  # of the arena that `executable` was prepared for
 
 
-@dataclass(frozen=True, slots=True)
-class CopyStage:
+class CopyStage(NamedTuple):
     """A whole buffer from one device to another, between slots of the routine."""
 
     dst: int
@@ -61,7 +73,6 @@ class CopyStage:
     nbytes: int
 
 
-@dataclass(slots=True, eq=False)
 class Routine:
     """What a graph became: slots, stages in order, and where results and new versions are.
 
@@ -69,23 +80,33 @@ class Routine:
     slot of the new value), equal where the kernel writes in place.
     """
 
-    inputs: int
-    fresh: tuple[Fresh, ...]
-    stages: tuple[PlanStage | CopyStage, ...]
-    results: tuple[int, ...]
-    writes: tuple[tuple[int, int], ...]
-    variables: tuple[str, ...]
-    launches: int = 0
-    copies: int = 0
-    in_place: frozenset[int] = field(default=frozenset())
+    __slots__ = (
+        "copies",
+        "fresh",
+        "in_place",
+        "inputs",
+        "launches",
+        "results",
+        "stages",
+        "variables",
+        "writes",
+    )
 
-    def __post_init__(self) -> None:
-        self.in_place = frozenset(old for old, new in self.writes if old == new)
-        for stage in self.stages:
-            if isinstance(stage, CopyStage):
-                self.copies += 1
-            else:
-                self.launches += sum(isinstance(s, Launch) for s in stage.plan.steps)
+    def __init__(
+        self,
+        inputs: int,
+        fresh: tuple[Fresh, ...],
+        stages: tuple[PlanStage | CopyStage, ...],
+        results: tuple[int, ...],
+        writes: tuple[tuple[int, int], ...],
+        variables: tuple[str, ...],
+    ) -> None:
+        self.inputs, self.fresh, self.stages = inputs, fresh, stages
+        self.results, self.writes, self.variables = results, writes, variables
+        self.in_place = frozenset(old for old, new in writes if old == new)
+        plans = [s.plan for s in stages if isinstance(s, PlanStage)]
+        self.launches = sum(isinstance(s, Launch) for p in plans for s in p.steps)
+        self.copies = len(stages) - len(plans)
 
 
 def assemble(
