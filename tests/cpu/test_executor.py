@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -291,18 +292,54 @@ def test_workers_end_and_start_again(three: Any, build: Any) -> None:
         assert not [t for t in threading.enumerate() if t.name.startswith("polygrad-cpu")]
 
 
-def test_the_interpreter_exits_while_workers_sleep() -> None:
-    script = """
-        from polygrad.contract import CopyStep, Plan, PlanBuffer
-        from polygrad_backend_cpu.device import CpuDevice
-        device = CpuDevice.open(0, {"threads": "3"})
-        n = 1 << 20
-        buffers = tuple(PlanBuffer("external", n, i) for i in range(2))
-        run = device.prepare(Plan(buffers, (CopyStep(1, 0, n),), {}), {}, None)
-        run([device.allocator.alloc(n), device.allocator.alloc(n)])
-        print("done")
-    """
+BUSY_PROCESS = """
+    import os, sys, threading
+    from polygrad.contract import CopyStep, Plan, PlanBuffer
+    from polygrad_backend_cpu.device import CpuDevice
+    device = CpuDevice.open(0, {"threads": "3"})
+    n = 1 << 20
+    buffers = tuple(PlanBuffer("external", n, i) for i in range(2))
+    run = device.prepare(Plan(buffers, (CopyStep(1, 0, n),), {}), {}, None)
+    handles = [device.allocator.alloc(n), device.allocator.alloc(n)]
+    run(handles)
+"""
+
+
+def ends_well(script: str) -> None:
+    """`script`, in a process whose workers exist, prints "done" and exits in peace."""
+    text = textwrap.dedent(BUSY_PROCESS) + textwrap.dedent(script)
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, timeout=60
     )
     assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "done", "")
+
+
+def test_the_interpreter_exits_while_workers_sleep() -> None:
+    ends_well('print("done")')
+
+
+def test_the_interpreter_exits_while_another_thread_runs() -> None:
+    ends_well(
+        """
+        def loop():
+            while True:
+                run(handles)
+        threading.Thread(target=loop, daemon=True).start()
+        print("done")
+        """
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_exits_and_the_parent_goes_on() -> None:
+    ends_well(
+        """
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)  # runs the exit handlers, but has no workers
+            run(handles)
+            assert os.waitpid(child, 0)[1] == 0
+        print("done")
+        """
+    )

@@ -290,6 +290,12 @@ def test_many_programs_make_one_module(run: Any, build: Any) -> None:
         assert run.get(out, np.zeros(1, np.float32))[0] == i
 
 
+@pytest.mark.parametrize("name", ['k" {', "a b", "x\ny", "", "é;"])
+def test_a_name_cannot_become_program_text(run: Any, build: Any, name: str) -> None:
+    with pytest.raises(UnsupportedOp, match="cannot name a program"):
+        run.device.renderer.render([build().program(name)])
+
+
 def test_what_cannot_be_printed_is_named(run: Any, build: Any) -> None:
     b = build()
     x = b.param(F32, 1, "rw")

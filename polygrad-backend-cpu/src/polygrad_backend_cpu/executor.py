@@ -96,7 +96,7 @@ class Prepared:
             if buffer.kind == "arena" and arena is not None:
                 self._tables.point(i, arena.address + buffer.offset)
         self._tables.fill({}, constant=True)
-        self._shared = False
+        self._retire: Callable[[int], None] | None = None
         self._run = self._runner(plan, steps, threads)
 
     def __call__(self, handles: Sequence[Memory], variables: Sequence[Scalar] = ()) -> None:
@@ -111,9 +111,9 @@ class Prepared:
             self._run()
 
     def __del__(self) -> None:
-        if getattr(self, "_shared", False):
-            pool().retire(self._tables.plan)  # a late worker may still be reading the tables
-        if hasattr(self, "_scratch"):
+        if hasattr(self, "_run"):  # else the constructor failed
+            if self._retire is not None:
+                self._retire(self._tables.plan)  # a late worker may still be reading the tables
             self._free(self._scratch)
 
     def _bind(self, handles: Sequence[Memory]) -> None:
@@ -146,7 +146,7 @@ class Prepared:
             return lambda: None
         if any(s.split for s in steps):
             rouse = sum(s.work for s in steps if s.split) > ROUSE_US
-            self._shared = True
+            self._retire = pool().retire
             return partial(pool().run, self._tables.plan, threads, rouse)
         only = plan.steps[0]
         if not pool_is_made() and len(steps) == 1 and steps[0].block.constant:

@@ -59,8 +59,7 @@ class Pool:
 
     def retire(self, plan: int) -> None:
         """Return when no worker looks at the tables at `plan`, which nobody runs any more."""
-        if self._threads:
-            self._retire(self._address, plan, len(self._threads))
+        self._retire(self._address, plan, len(self._threads))
 
     def stop(self) -> None:
         """End the workers; a later run starts new ones."""

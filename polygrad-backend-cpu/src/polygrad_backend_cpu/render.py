@@ -123,6 +123,8 @@ class _Function:
         declared: dict[str, str],
         metadata: _Metadata,
     ) -> None:
+        if not program.name.isidentifier():
+            raise UnsupportedOp(f"{program.name!r} cannot name a program: it is no identifier")
         self.program, self.machine = program, renderer.machine
         self.ops = program.expanded()
         self.body = Body(declared)
