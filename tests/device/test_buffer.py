@@ -140,3 +140,17 @@ def test_two_threads_that_touch_one_buffer_first_get_one_handle() -> None:
         for t in threads:
             t.join()
         assert seen[0] is seen[1]
+
+
+def test_a_buffer_that_outlives_its_module_says_nothing() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, polygrad.device.buffer as b\n"
+        "sys.kept = b.Buffer('interp', 8)\n"
+        "sys.kept.handle\n"
+        "sys.modules['again'] = sys.kept  # collected after the modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -62,9 +62,13 @@ class Pool:
             self._live += size
             return handle
 
-    def give(self, size: int, handle: Any) -> None:
-        """Take a handle back. Runs in collections: no lock, no allocation of device memory."""
-        self._returned.append((size, handle))
+    def give(self, nbytes: int, handle: Any) -> None:
+        """Take back the handle of a `take(nbytes)`.
+
+        Runs in collections and while the interpreter ends: no lock, and no name of this module,
+        for those are gone by then.
+        """
+        self._returned.append((nbytes, handle))
 
     def trim(self, keep: int = 0) -> None:
         """Really free what is cached, largest first, until `keep` bytes are left."""
@@ -79,7 +83,8 @@ class Pool:
 
     def _sort_in(self) -> None:
         while self._returned:
-            size, handle = self._returned.popleft()
+            nbytes, handle = self._returned.popleft()
+            size = size_class(nbytes)
             self._live -= size
             self._cached += size
             self._free.setdefault(size, []).append(handle)
@@ -178,7 +183,7 @@ class Buffer:
 
     def __del__(self) -> None:
         if self._handle is not None and self._pool is not None:
-            self._pool.give(size_class(self.nbytes), self._handle)
+            self._pool.give(self.nbytes, self._handle)
 
     def __repr__(self) -> str:
         state = "" if self.allocated else ", not allocated"
