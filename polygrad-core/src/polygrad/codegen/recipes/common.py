@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ...target import Target
 from ...uop.ops import Ops, UOp, toposort
-from ...uop.symbolic import coefficient
+from ...uop.linear import coefficient
 from ..kernel import Free, Kernel, length, static
 from ..transform import bind, block, parts_of, peel, split, vectorize
 
