@@ -125,7 +125,7 @@ def _survey(node: UOp, facts: Facts) -> None:
     op = node.op
     if op in (Ops.CONTIGUOUS, Ops.AFTER, Ops.SCATTER, Ops.COPY, Ops.KERNEL):
         facts.forced.add(node)
-    if op is Ops.COPY:
+    if op in (Ops.COPY, Ops.SCATTER):
         facts.forced.update(s for s in src if s.op is not Ops.BUFFER)
     if op is Ops.GATHER:
         facts.forced.update(_gather_base(node))
