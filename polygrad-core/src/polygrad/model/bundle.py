@@ -341,7 +341,7 @@ def _is_sha256(value: Any) -> bool:
 
 def _is_optimizer(value: Json) -> bool:
     """Whether name, rate, options and steps have their types; the optimizer checks the rest."""
-    kinds = {"name": str, "lr": (int, float, dict), "options": dict, "steps": int}
+    kinds: dict[str, Any] = {"name": str, "lr": (int, float, dict), "options": dict, "steps": int}
     right = set(value) == set(kinds) and all(isinstance(value[k], t) for k, t in kinds.items())
     return right and 0 <= value["steps"] < 1 << 53
 

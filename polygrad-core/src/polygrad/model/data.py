@@ -9,7 +9,7 @@ what to do with it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ArgumentError, ShapeError, UnknownName, did_you_mean
@@ -21,9 +21,11 @@ REMAINDERS = ("error", "drop", "keep")
 
 
 class Batches(Protocol):
-    """A source of batches. `steps` of one epoch, None where it cannot be known."""
+    """A source of batches. `steps` are those of one epoch, None where it cannot be known."""
 
-    steps: int | None
+    @property
+    def steps(self) -> int | None: ...
+
     size: int  # samples in a batch
 
     def epoch(self, number: int) -> Iterator[Batch]: ...
@@ -82,11 +84,9 @@ class _Whole:
 class _Stream:
     """Batches that somebody else makes."""
 
-    steps = None
-
     def __init__(self, data: Iterable[Any], specs: Specs) -> None:
         self.data, self.specs, self.size = data, specs, _samples(specs)
-        self.steps = len(data) if hasattr(data, "__len__") else None
+        self.steps = len(data) if isinstance(data, Sized) else None
         self.once = iter(data) is data
 
     def epoch(self, number: int) -> Iterator[Batch]:

@@ -156,7 +156,7 @@ def _constant(dtype: DType, value: Any) -> bool | int | float:
     right = bool if dtype.kind == "bool" else float if dtype.is_float else int
     if type(number) is not right or _number(dtype, canonical(dtype, number)) != value:
         raise _Bad
-    return number  # type: ignore[no-any-return]
+    return number
 
 
 # ---- writing
@@ -222,13 +222,11 @@ class Reader:
             raise self.fail(f"has {len(nodes)} nodes; the limit is {self.limits.nodes}")
         for i, node in enumerate(nodes):
             self.nodes.append(self._checked(i, node))
-        found = {str(name): self._entrypoint(name, e) for name, e in entrypoints.items()}
-        roots = [r for e in found.values() for r in e.roots]
         try:
-            spec.verify_tensor(roots)
+            spec.verify_tensor(self.nodes)
         except PolygradError as e:
             raise self.fail(f"is not legal: {e}") from None
-        return found
+        return {name: self._entrypoint(name, e) for name, e in entrypoints.items()}
 
     def _checked(self, i: int, node: Any) -> UOp:
         try:

@@ -50,9 +50,9 @@ class History(Sequence[float]):
     def plot(self, ax: Any = None) -> Any:
         """Draw the losses with matplotlib, if it is installed; returns the axes."""
         if ax is None:
-            import matplotlib.pyplot as plt
+            from importlib import import_module  # no dependency of ours: whoever plots has it
 
-            ax = plt.gca()
+            ax = import_module("matplotlib.pyplot").gca()
         ax.plot(range(1, len(self) + 1), self.losses, label="loss")
         if self.validation:
             every = len(self) // len(self.validation)

@@ -82,7 +82,7 @@ class Runnable:
         plan = self._plan(entrypoint, entry)
         with use(self.runtime):
             buffers = [self._input(what, n, given[n]) for n in entry.inputs]
-            made = plan(buffers, self.generator.take(entry.draws))
+            made = plan(buffers, self._draw(entry))
             if not readback:
                 return {}
             pairs = zip(entry.outputs.items(), made, strict=True)
@@ -108,11 +108,15 @@ class Runnable:
                 found = self._plans[name] = make_plan(
                     list(entry.outputs.values()),
                     [self.captured.inputs[n] for n in entry.inputs],
-                    list(draw_variables()),
+                    list(draw_variables()) if entry.draws else (),
                     {self.states[n].symbol: u for n, u in entry.writes.items()},
                     self.holders(),
                 )
         return found
+
+    def _draw(self, entry: Entrypoint) -> tuple[int, ...]:
+        """The numbers that a call's random draws start from."""
+        return self.generator.take(entry.draws) if entry.draws else ()
 
     def _check_initialized(self) -> None:
         """Refuse parameters that nobody wrote: `Tensor.empty` in an author, say."""

@@ -101,7 +101,9 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
     array = np.asarray(value)
     check_dtype(what, to_dtype(array.dtype), Spec((), dtype))
     ready = np.ascontiguousarray(array, dtype=dtype.name)
-    return memoryview(ready.reshape(-1).view(np.uint8)), array.shape  # 0-d arrays become 1-d there
+    return memoryview(
+        ready.reshape(-1).view(np.uint8).data
+    ), array.shape  # 0-d arrays become 1-d there
 
 
 def bytes_of(tensor: Tensor) -> memoryview:

@@ -30,22 +30,24 @@ from .history import History, Progress, Step
 from .signature import Spec
 
 if TYPE_CHECKING:
-    from .model import Model
+    from .runnable import Runnable
 
 Callback = Callable[[Step], Any]
 PREFIX = "optimizer."
+_FLOAT = struct.Struct("f")
 
 
 class Trainer:
     """The training step of a Model with one optimizer, whose memory is state of the Model."""
 
-    def __init__(self, model: Model, optimizer: Optimizer) -> None:
+    def __init__(self, model: Runnable, optimizer: Optimizer) -> None:
         self.model, self.optimizer = model, optimizer
         self.names = [n for n, s in model.states.items() if s.role == "param"]
         if not self.names:
             raise StateError("the Model has no parameter to train.")
         entry = model.captured.entrypoints["train"]
         self.draws = entry.draws
+        drawn = draw_variables() if self.draws else ()
         rate, rate_node = scalar_variable("learning_rate", dtypes.float32)
         with use(model.runtime):
             updates = self._updates(entry.outputs["loss"], make_leaf(rate_node, None, False))
@@ -53,14 +55,12 @@ class Trainer:
             self.step = make_plan(
                 [entry.outputs["loss"].cast(dtypes.float32)],
                 [model.captured.inputs[n] for n in entry.inputs],
-                [rate, *draw_variables()],
+                [rate, *drawn],
                 updates,
                 model.holders(),
             )
-        specs = (model.specs[n] for n in entry.inputs)
-        self.inputs = {
-            n: Buffer(model.device, s.nbytes) for n, s in zip(entry.inputs, specs, strict=True)
-        }
+        self.buffers = [Buffer(model.device, model.specs[n].nbytes) for n in entry.inputs]
+        self.inputs = list(zip(entry.inputs, self.buffers, strict=True))
         self.loss = memoryview(bytearray(4))
 
     def _updates(self, loss: UOp, rate: Tensor) -> dict[UOp, UOp]:
@@ -98,15 +98,16 @@ class Trainer:
     def __call__(self, batch: Batch) -> float:
         """One step; gives the loss before it."""
         optimizer = self.optimizer
-        for name, buffer in self.inputs.items():
+        for name, buffer in self.inputs:
             buffer.write(batch[name])
         at = optimizer.steps + 1
-        rate = rates.resolve(optimizer.schedule, at)
-        draw = self.model.generator.take(self.draws)
-        (loss,) = self.step([*self.inputs.values()], (rate, *draw))
+        numbers: tuple[int | float, ...] = (rates.resolve(optimizer.schedule, at),)
+        if self.draws:
+            numbers += self.model.generator.take(self.draws)
+        (loss,) = self.step(self.buffers, numbers)
         optimizer.steps = at
         loss.read_into(self.loss)
-        return struct.unpack("f", self.loss)[0]  # type: ignore[no-any-return]
+        return _FLOAT.unpack(self.loss)[0]  # type: ignore[no-any-return]
 
 
 def loop(
@@ -119,17 +120,20 @@ def loop(
 ) -> History:
     """`epochs` times over `source`. An interrupt ends it between two steps; the state is whole."""
     history = History()
+    losses = history.losses
     shown = Progress(progress, epochs, source.steps, source.size)
+    watched = bool(callbacks) or shown.bar is not None
     try:
         for epoch in range(epochs):
             started = time.perf_counter()
             for batch in source.epoch(epoch):
-                history.losses.append(trainer(batch))
-                at = Step(len(history), epoch + 1, history.losses[-1])
-                shown.step(at)
-                answers = [callback(at) for callback in callbacks]  # all of them, whoever says no
-                if False in answers:
-                    return history
+                losses.append(trainer(batch))
+                if watched:
+                    at = Step(len(losses), epoch + 1, losses[-1])
+                    shown.step(at)
+                    answers = [callback(at) for callback in callbacks]  # all, whoever says no
+                    if False in answers:
+                        return history
             history.seconds.append(time.perf_counter() - started)
             if evaluate is not None:
                 history.validation.append(evaluate())

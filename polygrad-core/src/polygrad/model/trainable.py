@@ -82,10 +82,10 @@ class Trainable(Runnable):
             for batch in source.epoch(0):
                 for name, buffer in inputs.items():
                     buffer.write(batch[name])
-                made = plan(list(inputs.values()), self.generator.take(entry.draws))
+                made = plan(list(inputs.values()), self._draw(entry))
                 out = entry.outputs["loss"]
                 losses.append(self._tensor(made[0], Spec(out.shape, out.dtype)).item())
-            return sum(losses) / len(losses)
+            return float(sum(losses) / len(losses))
 
         return evaluate
 
