@@ -1,8 +1,9 @@
 """Rewrites of the tensor graph before anything is stored: what makes the later decisions simple.
 
-Only one so far: a reduction that is long and has few results is split in two with a partial result
-between, so that every core has work and float sums stay accurate. The split comes from the shape
-alone, never from the number of cores: the order of a sum must not depend on the machine.
+Constants are stored where a buffer is read or wanted. A reduction that is long and has few results
+is split in two with a partial result between, so that every core has work and float sums stay
+accurate. The split comes from the shape alone, never from the number of cores: the order of a sum
+must not depend on the machine.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ FEW_RESULTS: Final = 64
 LONG: Final = 1 << 16  # elements read by the whole reduction
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
+_WHOLE: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.COPY, Ops.KERNEL})  # these read buffers
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
 
 
@@ -24,6 +26,8 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
     new: dict[UOp, UOp] = {}
     for node in toposort(roots):
         src = tuple(new[s] for s in node.src)
+        if node.op in _WHOLE:
+            src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         kept = node if same else UOp(node.op, node.dtype, src, node.arg)
         new[node] = _split_long(kept) if node.op is Ops.REDUCE else kept

@@ -374,7 +374,6 @@ ALONG = {
     "softmax": Op("{0}.softmax({axis})", axes.softmax),
     "log_softmax": Op("{0}.log_softmax({axis})", axes.log_softmax),
     "logsumexp": Op("{0}.logsumexp({axis})", axes.logsumexp),
-    "cumsum": Op("{0}.cumsum({axis})", axes.running_total),
     "layer_norm": Op(
         "({0} - {0}.mean({axis}, keepdim=True)) * "
         "((({0} - {0}.mean({axis}, keepdim=True)) * ({0} - {0}.mean({axis}, keepdim=True)))"

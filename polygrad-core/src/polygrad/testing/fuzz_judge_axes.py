@@ -143,18 +143,6 @@ largest = extreme(np.max)
 smallest = extreme(np.min)
 
 
-def running_total(x: Known, axis: int) -> Known:
-    if not x.is_float:
-        wide = _sum_dtype(x.dtype)
-        value = x.value.astype(wide).cumsum(axis=axis, dtype=wide)
-        return Known(value, x.error.cumsum(axis=axis), wide)
-    size = np.abs(x.value).cumsum(axis=axis)
-    error = x.error.cumsum(axis=axis)
-    if not _counts_whole(x.value, x.error, np.max(size, initial=0), x.dtype):
-        error = _sum_error(size, error, x.shape[axis], x.dtype)
-    return rounded(x.value.cumsum(axis=axis), error, x.dtype)
-
-
 def matmul(a: Known, b: Known) -> Known:
     a, b, dtype = both(a, b)
     if not a.is_float:
