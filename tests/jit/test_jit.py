@@ -81,7 +81,12 @@ def test_tensors_in_containers(device: str) -> None:
     @jit
     def f(batch: Batch, more: dict[str, list[Tensor]], *, pair: Pair) -> object:
         total = batch.image + batch.label + more["a"][0] + pair.first * pair.second
-        return {"batch": Batch(total, batch.label), "pair": Pair(total, total * 2), "n": 3, "none": None}
+        return {
+            "batch": Batch(total, batch.label),
+            "pair": Pair(total, total * 2),
+            "n": 3,
+            "none": None,
+        }
 
     def t(v: float) -> Tensor:
         return Tensor([v, v])
