@@ -14,7 +14,7 @@ from typing import Any, overload
 from .. import device as devices
 from ..engine import Runtime, current, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, UnknownName, did_you_mean
+from ..errors import ArgumentError, UnknownName, did_you_mean, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..files.limits import DEFAULT, Limits
@@ -34,6 +34,7 @@ from .trainable import Trainable
 Outputs = dict[str, Any]
 
 
+@public
 class Model(Trainable):
     """A captured network.
 

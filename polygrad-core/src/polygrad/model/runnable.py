@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..device.buffer import Buffer
 from ..engine import Recorded, Runtime, make_plan, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, StateError, UnknownName, did_you_mean
+from ..errors import ArgumentError, StateError, UnknownName, did_you_mean, public
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
 from ..tensor.base import leaf as make_leaf
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Outputs = dict[str, Any]
 
 
+@public
 class Runnable:
     """Entrypoints over state. Each is made into a Plan when it is first called."""
 

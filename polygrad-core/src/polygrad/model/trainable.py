@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..device.buffer import Buffer
 from ..engine import use
-from ..errors import ArgumentError, StateError
+from ..errors import ArgumentError, StateError, public
 from ..nn.optim import Optimizer
 from ..nn.optim import make as make_optimizer
 from . import data as batches
@@ -19,6 +19,7 @@ from .signature import Spec
 from .train import Callback, Trainer, loop
 
 
+@public
 class Trainable(Runnable):
     """Training on top of what can be called."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError
+from ..errors import ArgumentError, public
 from ..tensor import Tensor
 from . import init
 from .layers import wrong_input
@@ -14,6 +14,7 @@ from .layers import wrong_input
 Sizes = int | tuple[int, ...]
 
 
+@public
 class _Conv:
     """What Conv1d and Conv2d share; `rank` is the number of spatial axes."""
 
@@ -92,6 +93,7 @@ def _short(sizes: Sequence[int]) -> str:
     return str(sizes[0]) if len(set(sizes)) == 1 else str(tuple(sizes))
 
 
+@public
 class Conv1d(_Conv):
     """(N, in, L) -> (N, out, L'). Weight is (out, in / groups, k)."""
 
@@ -112,6 +114,7 @@ class Conv1d(_Conv):
         return y.reshape(n, self.out_channels, y.shape[-1])
 
 
+@public
 class Conv2d(_Conv):
     """(N, in, H, W) -> (N, out, H', W'). Weight is (out, in / groups, kh, kw)."""
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, UnknownName, did_you_mean
+from ..errors import ArgumentError, UnknownName, did_you_mean, public
 from ..tensor import Tensor
 
 Shape = tuple[int, ...]
 
 
+@public
 class Init(NamedTuple):
     """How a parameter starts: `kind` names an entry of the table below."""
 

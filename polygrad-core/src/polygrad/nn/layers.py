@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, public
 from ..tensor import Tensor
 from . import init
 
@@ -19,6 +19,7 @@ def wrong_input(layer: object, expected: str, x: Tensor) -> ShapeError:
     return ShapeError(f"{layer!r} takes {expected}, got an input of shape {x.shape}.")
 
 
+@public
 class Linear:
     """``x @ weight.T + bias``: (…, in_features) -> (…, out_features). Weight is (out, in)."""
 
@@ -41,6 +42,7 @@ class Linear:
         return f"Linear({self.in_features}, {self.out_features}{tail})"
 
 
+@public
 class Embedding:
     """Rows of a table by index: integers of any shape -> that shape with (embed_size,) after it."""
 
@@ -57,6 +59,7 @@ class Embedding:
         return f"Embedding({self.vocab_size}, {self.embed_size})"
 
 
+@public
 class Dropout:
     """While TRAINING, zero each element with probability `p` and scale the rest by 1 / (1 - p)."""
 
@@ -72,6 +75,7 @@ class Dropout:
         return f"Dropout({self.p})"
 
 
+@public
 class Sequential(list[Any]):
     """Callables applied one after the other. A list, so that it can be indexed and extended.
 

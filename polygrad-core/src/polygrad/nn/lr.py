@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, UnknownName, did_you_mean
+from ..errors import ArgumentError, UnknownName, did_you_mean, public
 
 Schedule = Mapping[str, Any]
 
@@ -58,6 +58,7 @@ def one_cycle(
     }  # fmt: skip
 
 
+@public
 def resolve(schedule: Schedule | float, at: int) -> float:
     """The rate of step `at`, counted from 1."""
     if isinstance(schedule, (int, float)):

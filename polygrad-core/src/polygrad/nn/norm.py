@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from .. import settings
 from ..dtype import dtypes
-from ..errors import ArgumentError
+from ..errors import ArgumentError, public
 from ..tensor import Tensor
 from . import init
 from .layers import wrong_input
@@ -24,6 +24,7 @@ def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     return centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()
 
 
+@public
 class BatchNorm:
     """Normalise each channel of (N, C, …) over everything else.
 
@@ -82,6 +83,7 @@ class BatchNorm:
         return f"{type(self).__name__}({self.size})"
 
 
+@public
 class BatchNorm2d(BatchNorm):
     """BatchNorm for (N, C, H, W)."""
 
@@ -95,6 +97,7 @@ def _auxiliary(tensor: Tensor) -> Tensor:
     return tensor.requires_grad_(False)
 
 
+@public
 class LayerNorm:
     """Normalise over the last axes, whose sizes are `normalized_shape`."""
 
@@ -123,6 +126,7 @@ class LayerNorm:
         return f"{type(self).__name__}({shape[0] if len(shape) == 1 else shape})"
 
 
+@public
 class LayerNorm2d(LayerNorm):
     """LayerNorm over the channels of (N, C, H, W)."""
 
@@ -135,6 +139,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+@public
 class RMSNorm:
     """``x / sqrt(mean(x²) + eps) * weight`` over the last axis; the mean in at least float32."""
 
@@ -153,6 +158,7 @@ class RMSNorm:
         return f"RMSNorm({self.dim})"
 
 
+@public
 class GroupNorm:
     """Split the channels of (N, C, …) into groups and normalise each group of each row."""
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from .. import settings
 from ..dtype import dtypes
-from ..errors import ArgumentError, GradientError, StateError, UnknownName, did_you_mean
+from ..errors import ArgumentError, GradientError, StateError, UnknownName, did_you_mean, public
 from ..tensor import Tensor
 from ..tensor.store import realize
 from . import lr as lr_module
@@ -23,6 +23,7 @@ from . import lr as lr_module
 Update = tuple[Tensor, Tensor]  # what is assigned to, and what
 
 
+@public
 class Optimizer:
     """What all share: parameters, the rate, remembered tensors by name, `step` and `zero_grad`."""
 
@@ -114,6 +115,7 @@ def _check_numbers(optimizer: Optimizer, options: Mapping[str, Any]) -> None:
             raise ArgumentError(f"{optimizer.name}: {name}={value!r} is no number of 0 or more.")
 
 
+@public
 class SGD(Optimizer):
     """``v <- momentum * v + g;  p <- p - lr * v``; Nesterov looks one step ahead.
 
@@ -155,6 +157,7 @@ class SGD(Optimizer):
         return made
 
 
+@public
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015), with the moments' bias divided out.
 
@@ -205,6 +208,7 @@ class Adam(Optimizer):
         return made
 
 
+@public
 class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter itself (Loshchilov and Hutter 2019)."""
 
@@ -245,6 +249,7 @@ def _with_gradient(
 OPTIMIZERS: dict[str, type[Optimizer]] = {cls.name: cls for cls in (SGD, Adam, AdamW)}
 
 
+@public
 def make(optimizer: str | Optimizer | Mapping[str, Any], **options: Any) -> Optimizer:
     """An optimizer by name with its options, or the one given."""
     if isinstance(optimizer, Optimizer):
@@ -269,5 +274,6 @@ def make(optimizer: str | Optimizer | Mapping[str, Any], **options: Any) -> Opti
 
 
 def _options_of(cls: type[Optimizer]) -> list[str]:
-    code = cls.__init__.__code__
-    return list(code.co_varnames[2 : code.co_argcount])
+    from inspect import signature
+
+    return list(signature(cls.__init__).parameters)[2:]  # after self and params

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..dtype import DType
-from ..errors import ArgumentError, ShapeError, did_you_mean
+from ..errors import ArgumentError, ShapeError, did_you_mean, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..tensor import Tensor
@@ -20,6 +20,7 @@ from ..tensor.store import new_leaf
 from ..tensor.store import realize as realize_all
 
 
+@public
 def get_state_dict(obj: Any, prefix: str = "") -> dict[str, Tensor]:
     """Every Tensor that can be reached from `obj`, by its path."""
     found: dict[str, Tensor] = {}
@@ -55,6 +56,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 _OPAQUE = (type, str, bytes, ModuleType, FunctionType, MethodType)
 
 
+@public
 def get_parameters(obj: Any) -> list[Tensor]:
     """The Tensors of `obj` that take a gradient, each once, in the order of their paths."""
     unique = {id(t): t for t in get_state_dict(obj).values() if is_parameter(t)}
@@ -66,6 +68,7 @@ def is_parameter(tensor: Tensor) -> bool:
     return tensor.dtype.is_float and tensor.requires_grad is not False
 
 
+@public
 def load_state_dict(
     obj: Any,
     state_dict: Mapping[str, Any],
@@ -126,6 +129,7 @@ def _value(name: str, target: Tensor, given: Any) -> Tensor:
 # ---- safetensors files
 
 
+@public
 def safe_save(
     tensors: Mapping[str, Tensor],
     path: str | os.PathLike[str],
@@ -138,6 +142,7 @@ def safe_save(
             file.write(chunk)
 
 
+@public
 def safe_load(source: Any, device: str | None = None) -> dict[str, Tensor]:
     """The Tensors of a .safetensors file (a path or bytes), by name."""
     with SafetensorsFile(source) as file:
@@ -147,6 +152,7 @@ def safe_load(source: Any, device: str | None = None) -> dict[str, Tensor]:
         }
 
 
+@public
 def safe_load_metadata(source: Any) -> dict[str, str]:
     """The texts that a .safetensors file carries beside its Tensors."""
     with SafetensorsFile(source) as file:
