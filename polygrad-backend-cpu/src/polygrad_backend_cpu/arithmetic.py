@@ -15,7 +15,7 @@ from polygrad.errors import UnsupportedOp
 from polygrad.uop.ops import Ops
 
 from . import half
-from .body import Body, literal, scalar_type, suffix, type_of, vector
+from .body import Body, literal, scalar_type, suffix, type_of, vector, vector_literal
 
 
 class Machine(NamedTuple):
@@ -88,6 +88,8 @@ def _apply(body: Body, op: Ops, dtype: DType, a: str, b: str) -> str:
         how = (_COMPARE[Ops.CMPLT] if op is Ops.MIN else _GREATER)[_kind(dtype)]
         mask = body.op(f"{how} {type_of(dtype)} {a}, {b}")
         return _select(body, mask, dtype, a, b)
+    if op is Ops.ADD and "0" in (a, b):  # integers; unrolled counters leave many of these
+        return b if a == "0" else a
     mnemonic = _BINARY[op][_kind(dtype)]
     if mnemonic is None:
         raise UnsupportedOp(f"cpu has no {op} of {dtype.name}")
@@ -111,7 +113,7 @@ def _divide(o: Operands) -> str:
     if dtype.is_unsigned:
         return o.body.op(f"{'udiv' if quotient else 'urem'} {o.type} {a}, {b}")
     mnemonic = "sdiv" if quotient else "srem"
-    if not b.startswith(("%", "<")) and int(b) != -1:
+    if b.lstrip("-").isdigit() and int(b) != -1:
         return o.body.op(f"{mnemonic} {o.type} {a}, {b}")
     minus = o.body.op(f"icmp eq {o.type} {b}, {literal(dtype, -1)}")
     safe = _select(o.body, minus, dtype, literal(dtype, 1), b)
@@ -162,7 +164,7 @@ def _broadcast(o: Operands) -> str:
         return value
     scalar = scalar_type(o.instr.dtype)
     if not value.startswith("%"):  # a constant
-        return "<" + ", ".join([f"{scalar} {value}"] * lanes) + ">"
+        return vector_literal(o.instr.dtype, [value] * lanes)
     first = o.body.op(f"insertelement {o.type} poison, {scalar} {value}, i32 0")
     zeros = f"<{lanes} x i32> zeroinitializer"
     return o.body.op(f"shufflevector {o.type} {first}, {o.type} poison, {zeros}")

@@ -7,7 +7,7 @@ print the values. All of them append to one `Body`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from polygrad.dtype import DType, canonical, dtypes
@@ -34,12 +34,21 @@ def literal(dtype: DType, value: Any) -> str:
     """A constant; a tuple gives the lanes of a vector, a number all of them."""
     if dtype.lanes > 1:
         lanes = value if isinstance(value, tuple) else (value,) * dtype.lanes
-        scalar = scalar_type(dtype)
-        return f"<{', '.join(f'{scalar} {literal(dtype.scalar, v)}' for v in lanes)}>"
+        return vector_literal(dtype, [literal(dtype.scalar, v) for v in lanes])
     if isinstance(value, tuple):
         (value,) = value
     print_value = _LITERALS.get(dtype.name)
     return print_value(canonical(dtype, value)) if print_value else str(int(value))
+
+
+ZERO = ("0", "0x0000000000000000", "false")  # of integers, floats (not -0.0) and bools
+
+
+def vector_literal(dtype: DType, lanes: Sequence[str]) -> str:
+    if all(v in ZERO for v in lanes):
+        return "zeroinitializer"
+    scalar = scalar_type(dtype)
+    return f"<{', '.join(f'{scalar} {v}' for v in lanes)}>"
 
 
 def _bits(format: str, value: float) -> int:
@@ -57,7 +66,7 @@ _LITERALS: dict[str, Callable[[Any], str]] = {
 
 
 class Body:
-    """Lines of one function. `declared` collects what the module must declare.
+    """Lines of one function; `declared` collects what the module must declare.
 
     Unrolled loops print the same index arithmetic many times over: `op` gives the name it has, if it
     was printed in this block or one around it.

@@ -305,8 +305,10 @@ class _Function:
     def _load(self, at: int, instr: Instr) -> None:
         place = self.places[instr.src[0]]
         t, notes = type_of(instr.dtype), place.notes(instr.dtype, bool(instr.arg), load=True)
+        # What nobody writes reads the same wherever it stands, so a second read is the first.
+        fetch = self.body.op if place.constant else self.body.fetch
         if len(instr.src) == 1:
-            self.names[at] = self.body.fetch(f"load {t}, ptr {place.pointer}{notes}")
+            self.names[at] = fetch(f"load {t}, ptr {place.pointer}{notes}")
             return
         zero = literal(instr.dtype, 0)
         other = self.names[instr.src[2]] if len(instr.src) > 2 else zero
@@ -315,7 +317,7 @@ class _Function:
             self.names[at] = self._masked_load(instr, place, mask, other)
             return
         pointer = self.body.op(f"select i1 {mask}, ptr {place.pointer}, ptr {ZEROS}")
-        value = self.body.fetch(f"load {t}, ptr {pointer}{notes}")
+        value = fetch(f"load {t}, ptr {pointer}{notes}")
         if other != zero:
             value = self.body.op(f"select i1 {mask}, {t} {value}, {t} {other}")
         self.names[at] = value
