@@ -68,8 +68,8 @@ _LITERALS: dict[str, Callable[[Any], str]] = {
 class Body:
     """Lines of one function; `declared` collects what the module must declare.
 
-    Unrolled loops print the same index arithmetic many times over: `op` gives the name it has, if it
-    was printed in this block or one around it.
+    Unrolled loops print the same index arithmetic many times over: `op` gives the name it has, if
+    it was printed in this block or one around it.
     """
 
     def __init__(self, declared: dict[str, str]) -> None:
