@@ -6,8 +6,8 @@ Floor: uop. Atoms are loop counters, variables, `//` and `%` of such forms, prod
 process. The node of a form is a left-leaning chain `((a * 4) + b) + const`; its form is kept in
 `UOp.cache`.
 
-The questions of code generation (how far does an address move when this loop advances?) are answered
-from the form: `linear`, `coefficient`, `depends_on`, `divides`, `gcd_factor`, `ranges_of`.
+What code generation asks (how far does an address move when this loop advances?) is answered from
+the form: `linear`, `coefficient`, `depends_on`, `divides`, `gcd_factor`, `ranges_of`.
 """
 
 from __future__ import annotations

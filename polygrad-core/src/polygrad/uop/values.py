@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..dtype import DType
+from ..dtype import DType, canonical
 from .folding import Value
 from .ops import Ops, UOp
 
@@ -34,5 +34,5 @@ def constant(dtype: DType, value: Any, like: UOp) -> UOp:
 def identity(op: Ops, dtype: DType) -> int | float | bool:
     """The value that a reduction starts from; what an empty one gives."""
     if op in _IDENTITY:
-        return _IDENTITY[op]
-    return dtype.min if op is Ops.MAXIMUM else dtype.max
+        return canonical(dtype, _IDENTITY[op])
+    return canonical(dtype, dtype.min if op is Ops.MAXIMUM else dtype.max)
