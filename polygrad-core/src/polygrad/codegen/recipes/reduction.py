@@ -111,7 +111,7 @@ def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel
         kernel = bind(kernel, loop)
     named = in_order(others, [outer], reduced, [strip], steps, [lane])
     rest = [r for r in kernel.order if r not in named]
-    return reorder(kernel, in_order(others, [outer], rest, reduced, [strip], steps, [lane]))
+    return reorder(kernel, in_order(others, [outer], reduced, rest, [strip], steps, [lane]))
 
 
 def _divisor(n: int, most: int) -> int:
