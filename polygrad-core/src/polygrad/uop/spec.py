@@ -264,15 +264,13 @@ def _index(u: UOp) -> str | None:
         return f"points into a {base.op.name}"
     if offset.dtype is not dtypes.index or offset.lo is None or offset.hi is None:
         return f"has an offset of dtype {offset.dtype.name}"
-    if base.op is Ops.PARAM and (offset.hi < 0 or offset.lo >= max(base.arg[1], 1)):
-        return f"always points outside its {base.arg[1]} elements, to [{offset.lo}, {offset.hi}]"
     return _keeps_type(u)
 
 
 def _load(u: UOp) -> str | None:
     if u.src[0].op is not Ops.INDEX:
         return f"reads from a {u.src[0].op.name}"
-    return _keeps_type(u) or _gate(u.src[1:])
+    return _keeps_type(u) or _gate(u.src[1:]) or _outside(u.src[0], u.src[1:])
 
 
 def _store(u: UOp) -> str | None:
@@ -281,12 +279,22 @@ def _store(u: UOp) -> str | None:
         return f"writes to a {address.op.name}"
     if value.dtype is not address.dtype:
         return f"writes {value.dtype.name} into memory of {address.dtype.name}"
-    return _gate(u.src[2:])
+    return _gate(u.src[2:]) or _outside(address, u.src[2:])
 
 
 def _gate(gates: Sequence[UOp]) -> str | None:
     fits = len(gates) <= 1 and all(g.dtype is dtypes.bool for g in gates)
     return None if fits else "has a gate that is no bool"
+
+
+def _outside(address: UOp, gates: Sequence[UOp]) -> str | None:
+    """An access that no gate guards and that misses its buffer whatever the loops do."""
+    base, offset = address.src
+    if gates or base.op is not Ops.PARAM or offset.lo is None or offset.hi is None:
+        return None
+    if offset.hi >= 0 and offset.lo < base.arg[1]:
+        return None
+    return f"touches [{offset.lo}, {offset.hi}] of {base.arg[1]} elements"
 
 
 def _kernel_reduce(u: UOp) -> str | None:

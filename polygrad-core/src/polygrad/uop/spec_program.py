@@ -98,9 +98,12 @@ class Checker:
 
 def verify_program(program: LinearProgram, target: Target | None = None) -> None:
     """Raise SpecError if the program breaks the contract, or needs what `target` lacks."""
-    for slot, param in enumerate(program.params):
-        if param.slot != slot or param.access not in ("r", "w", "rw") or param.size < 0:
-            raise SpecError(f"LinearProgram {program.name!r}: parameter {slot} is {param!r}")
+    slots = [p.slot for p in program.params]  # of a kernel's buffers, of which it may use some
+    if slots != sorted(set(slots)):
+        raise SpecError(f"LinearProgram {program.name!r}: parameters have the slots {slots}")
+    for param in program.params:
+        if param.access not in ("r", "w", "rw") or param.size < 0:
+            raise SpecError(f"LinearProgram {program.name!r}: no parameter can be {param!r}")
         if param.dtype is dtypes.bool or param.dtype.lanes != 1:
             raise SpecError(f"LinearProgram {program.name!r}: memory holds no {param.dtype.name}")
     Checker(program, target).run()
@@ -242,15 +245,11 @@ def _index(c: Checker, i: Instr) -> str | None:
         return f"points into a {base.op.name}"
     if offset.dtype.kind not in _INT or offset.dtype.lanes != 1:
         return f"has an offset of {offset.dtype.name}"
-    if offset.op is Ops.CONST:
-        size = c.program.params[base.arg].size if base.op is Ops.PARAM else base.arg[0]
-        if not 0 <= offset.arg < max(size, 1):
-            return f"points to element {offset.arg} of {size}"
     return None if i.dtype is base.dtype else _unfit(c, i)
 
 
 def _load(c: Checker, i: Instr) -> str | None:
-    wrong = _access(c, i, i.dtype, "r") or _gate(c, i, 1, i.dtype.lanes)
+    wrong = _access(c, i, i.dtype, "r", gated=len(i.src) > 1) or _gate(c, i, 1, i.dtype.lanes)
     if wrong is None and len(i.src) == 3 and c.types(i)[2] is not i.dtype:
         return f"has an alternative of {c.types(i)[2].name}"
     return wrong
@@ -258,16 +257,20 @@ def _load(c: Checker, i: Instr) -> str | None:
 
 def _store(c: Checker, i: Instr) -> str | None:
     value = c.types(i)[1]
-    return _access(c, i, value, "w") or _gate(c, i, 2, value.lanes)
+    return _access(c, i, value, "w", gated=len(i.src) > 2) or _gate(c, i, 2, value.lanes)
 
 
-def _access(c: Checker, i: Instr, value: DType, access: str) -> str | None:
+def _access(c: Checker, i: Instr, value: DType, access: str, gated: bool) -> str | None:
     address = c.ops[i.src[0]]
     if address.op is not Ops.INDEX:
         return f"goes through a {address.op.name}, not an INDEX"
     if value.scalar is not address.dtype.scalar or value.lanes % address.dtype.lanes:
         return f"moves {value.name} at an address of {address.dtype.name}"
-    base = c.ops[address.src[0]]
+    base, offset = (c.ops[s] for s in address.src)
+    if offset.op is Ops.CONST and not gated:
+        size = c.program.params[base.arg].size if base.op is Ops.PARAM else base.arg[0]
+        if not 0 <= offset.arg < size:
+            return f"touches element {offset.arg} of {size}"
     if base.op is Ops.PARAM and access not in c.program.params[base.arg].access:
         return f"parameter {base.arg} is declared {c.program.params[base.arg].access!r}"
     return None
