@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 
-from polygrad import Model, Tensor, device, nn
+from polygrad import Model, Tensor, nn
 
 EPOCHS, BATCH = 12, 60
 

@@ -1,12 +1,14 @@
 """From a transformed kernel to the flat list of a LinearProgram.
 
-The body of a kernel is a handful of *statements*: its reductions, inner ones first, and its stores. Each
-statement stands in a nest of loops: the ranges that its expression depends on, in the kernel's order.
-Statements are printed one after another; neighbours share the loops they have in common, and whatever an
-expression computes without an inner loop is printed before that loop opens (hoisting).
+The body of a kernel is a handful of *statements*: its reductions, inner ones first, and its
+stores. Each statement stands in a nest of loops: the ranges that its expression depends on, in the
+kernel's order. Statements are printed one after another; neighbours share the loops they have in
+common, and whatever an expression computes without an inner loop is printed before that loop opens
+(hoisting).
 
-A reduction owns accumulators in a register LOCAL: one per step of every unrolled output range inside its
-first loop (a register tile) and one per `partial` step, each a vector where a `vector` range is inside.
+A reduction owns accumulators in a register LOCAL: one per step of every unrolled output range
+inside its first loop (a register tile) and one per `partial` step, each a vector where a `vector`
+range is inside.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ class Linearizer:
 
     def loops_of(self, node: UOp) -> tuple[UOp, ...]:
         """The loops an expression stands in, outermost first."""
-        found = [r for r in self.free(node) if r not in self.vectors and self.kernel.kind(r) != "grid"]
+        found = [
+            r for r in self.free(node) if r not in self.vectors and self.kernel.kind(r) != "grid"
+        ]
         return tuple(sorted(found, key=self.position.__getitem__))
 
     def lane_of(self, node: UOp) -> UOp | None:
@@ -141,7 +145,10 @@ class Linearizer:
     def hoist(self, nodes: Sequence[UOp], available: frozenset[UOp]) -> None:
         known = available | self.vectors | frozenset(self.grid)
         for node in nodes:
-            if node.op not in (Ops.CONST, Ops.PARAM, Ops.STORE, Ops.INDEX) and self.free(node) <= known:
+            if (
+                node.op not in (Ops.CONST, Ops.PARAM, Ops.STORE, Ops.INDEX)
+                and self.free(node) <= known
+            ):
                 if node.op is Ops.REDUCE and node not in self.reduce_values:
                     return
                 self.value(node)
@@ -502,7 +509,9 @@ class Linearizer:
         return self.emit(Ops.VECTOR, node.dtype.vec(lanes), tuple(parts))
 
 
-def program(kernel: Kernel, target: Target, name: str, index: DType, note: str = "") -> LinearProgram:
+def program(
+    kernel: Kernel, target: Target, name: str, index: DType, note: str = ""
+) -> LinearProgram:
     """The LinearProgram of a lowered kernel."""
     printer = Linearizer(kernel, target, index)
     printer.run()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...target import Target
-from ...uop.ops import Ops, UOp, toposort
 from ...uop.linear import coefficient
+from ...uop.ops import Ops, UOp, toposort
 from ..kernel import Free, Kernel, length, static
 from ..transform import bind, block, parts_of, peel, split, vectorize
 

@@ -89,9 +89,10 @@ def _longest(loops: list[UOp]) -> UOp:
 def register_rows(target: Target, vectors: int, rows: int) -> int:
     """Rows of a register tile of `vectors` columns, for an operand of `rows` rows.
 
-    Accumulators, the vectors of one step and two scalars must fit the registers. Among the sizes that do
-    the one with the least time is taken, counted in steps of two multiply-adds a cycle that wait at least
-    for the latency of one, plus a start of 0.8 (measured on AVX2: 6 x 2 gives 91 GFLOP/s, 4 x 2 gives 75).
+    Accumulators, the vectors of one step and two scalars must fit the registers. Among the sizes
+    that do the one with the least time is taken, counted in steps of two multiply-adds a cycle
+    that wait at least for the latency of one, plus a start of 0.8 (measured on AVX2: 6 x 2 gives
+    91 GFLOP/s, 4 x 2 gives 75).
     """
     most = max(min((target.registers - vectors - 2) // vectors, MAX_ROWS), 1)
 
