@@ -33,8 +33,16 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
     A target that the root does not depend on gets zeros. Raises GradientError where a node on the
     way has a derivative that nobody wrote down.
     """
+    found = flows(root, targets, seed)
+    return [_filled(t, 0) if g is None else g for t, g in zip(targets, found, strict=True)]
+
+
+def flows(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp | None]:
+    """As `gradient`, but None for a target that nothing flows to."""
     order = between(root, targets)
     active = set(order)
+    if not order:
+        return [None] * len(targets)
     flowing = {root: _filled(root, 1) if seed is None else seed}
     for node in reversed(order):
         g = flowing.get(node)
@@ -47,7 +55,7 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
             hand_on(node, part)
             old = flowing.get(source)
             flowing[source] = part if old is None else old + part
-    return [flowing[t] if t in flowing else _filled(t, 0) for t in targets]
+    return [flowing.get(t) for t in targets]
 
 
 def between(root: UOp, targets: Sequence[UOp]) -> list[UOp]:
@@ -62,7 +70,7 @@ def between(root: UOp, targets: Sequence[UOp]) -> list[UOp]:
         if node in active or reaches:
             active.add(node)
             order.append(node)
-    return order
+    return order if root in active else []
 
 
 def _flows(node: UOp) -> bool:
@@ -189,8 +197,8 @@ def _reduce(node: UOp, g: UOp) -> UOp:
 
 
 def _product(node: UOp, g: UOp, axes: Sequence[int]) -> UOp:
-    """The product of all the others, by a tree: of each pair a partner gets what flows into the pair
-    times the other one. No division, so zeros are right, in higher derivatives too."""
+    """The product of all the others, by a tree: each of a pair gets what flows into the pair times
+    its partner. No division, so zeros are right, in higher derivatives too."""
     x = node.src[0]
     kept = [a for a in range(len(x.shape)) if a not in axes]
     order = (*kept, *axes)

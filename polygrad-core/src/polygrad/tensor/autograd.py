@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
-from ..uop.ops import UOp, toposort
+from ..uop.ops import Ops, UOp, toposort
 from .base import Base, Flag, _leaves, _no_grad, result
+from .store import realize
 from .writing import Writing
 
 if TYPE_CHECKING:
@@ -75,28 +76,50 @@ class Autograd(Writing):
         `gradient`, of self's shape, is what flows in; it may be left out for a scalar."""
         seed = self._seed("backward", gradient)
         leaves = self._receivers()
-        from ..gradient import gradient as differentiate
+        from ..gradient import flows
 
-        found = differentiate(self.uop, [t.uop for t in leaves], seed)
+        found = flows(self.uop, [t.uop for t in leaves], seed)
+        if not any(g is not None for g in found):
+            raise GradientError(f"backward: nothing flows to any leaf.{self._why_not()}")
         for t, g in zip(leaves, found, strict=True):
-            new = result(g)
-            new._device = t._device
-            t.grad = new if t.grad is None else t.grad + new
+            if g is not None:
+                new = result(g)
+                new._device = t._device
+                t.grad = new if t.grad is None else t.grad + new
         return self  # type: ignore[return-value]
 
-    def gradient(self, *targets: Base, gradient: Any = None) -> list[Tensor]:
-        """d self / d target for each target, leaving every `grad` alone; zeros where nothing
-        depends."""
+    def gradient(
+        self, *targets: Base, gradient: Any = None, allow_unused: Flag = False
+    ) -> list[Tensor]:
+        """d self / d target for each target, leaving every `grad` alone. A target that self does
+        not depend on is an error, or gets zeros under `allow_unused`."""
         seed = self._seed("gradient", gradient)
         for t in targets:
             if not t.dtype.is_float:
                 raise GradientError(
                     f"gradient: a target of {t.dtype.name} has none; only floats do."
                 )
-        from ..gradient import gradient as differentiate
+        from ..gradient import flows
 
-        found = differentiate(self.uop, [t.uop for t in targets], seed)
-        return [result(g, self, t) for g, t in zip(found, targets, strict=True)]
+        out: list[Tensor] = []
+        for t, g in zip(targets, flows(self.uop, [t.uop for t in targets], seed), strict=True):
+            if g is None and not allow_unused:
+                raise GradientError(
+                    f"gradient: the tensor does not depend on target {len(out)} (shape {t.shape})."
+                    f"{self._why_not()}"
+                )
+            zeros = UOp.const(t.dtype, 0).broadcast_to(t.shape)
+            out.append(result(zeros if g is None else g, self, t))
+        return out
+
+    def _why_not(self) -> str:
+        """A hint for a tensor whose graph is gone."""
+        if self.uop.op is not Ops.BUFFER:
+            return ""
+        return (
+            " It was computed before and forgot how: mark the inputs with requires_grad=True,"
+            " or take the gradient first."
+        )
 
     def _seed(self, name: str, gradient: Any) -> UOp | None:
         if not self.uop.dtype.is_float:
@@ -108,7 +131,7 @@ class Autograd(Writing):
                     f" use .sum().{name}() or pass gradient=."
                 )
             return None
-        given = gradient if isinstance(gradient, Base) else type(self)(gradient)  # type: ignore[call-arg]
+        given = gradient if isinstance(gradient, Base) else self._like(gradient)
         if given.shape != self.shape:
             raise ShapeError(f"{name}: gradient has shape {given.shape}, the tensor {self.shape}.")
         return given.uop.cast(self.uop.dtype)
@@ -124,6 +147,7 @@ class Autograd(Writing):
         if not (asked or found):
             raise GradientError(
                 "backward: no leaf tensors require grad: none is a float, or all are detached."
+                + self._why_not()
             )
         return asked or found
 
@@ -140,20 +164,42 @@ class Autograd(Writing):
     # ---- assignment
 
     def assign(self, value: Any) -> Tensor:
-        """Overwrite self with `value`, which must have its shape; gives self. Lazy, as everything.
+        """Overwrite self with `value`, which must have its shape and dtype; gives self. Lazy, as
+        everything: what was built from the old value before keeps it."""
+        return self._assigned(self._accepted("assign", value).uop)
 
-        Tensors built from the old value before keep it."""
-        new = value if isinstance(value, Base) else type(self)(value, dtype=self.dtype)  # type: ignore[call-arg]
+    def copy_from(self, data: Any) -> Tensor:
+        """Write host data or another tensor into the storage of self, now; gives self."""
+        new = self._accepted("copy_from", data)
+        out = self._assigned(new.uop if new._device == self._device else new.to(self.device).uop)
+        realize([self])
+        return out
+
+    update_from = copy_from
+
+    def _assigned(self, value: UOp) -> Tensor:
+        self._assign(value)
+        return self  # type: ignore[return-value]
+
+    def replace(self, other: Base) -> Tensor:
+        """Become what `other` is, another graph of the same shape and dtype; nothing is written."""
+        self._replace(self._accepted("replace", other).uop)
+        return self  # type: ignore[return-value]
+
+    def _accepted(self, name: str, value: Any) -> Any:
+        """`value` as a Tensor that fits self."""
+        new = value if isinstance(value, Base) else self._like(value)
         if new.shape != self.shape:
-            raise ShapeError(f"assign: shape {new.shape} does not fit {self.shape}.")
+            raise ShapeError(f"{name}: shape {new.shape} does not fit {self.shape}.")
         if new.dtype is not self.dtype:
             raise DTypeError(
-                f"assign: a value of {new.dtype.name} does not fit {self.dtype.name};"
+                f"{name}: a value of {new.dtype.name} does not fit {self.dtype.name};"
                 f" use .cast({self.dtype.name!r})."
             )
-        if new._device is not None and new.device != self.device:
+        elsewhere = new._device is not None and new.device != self.device
+        if elsewhere and name != "copy_from":
             raise ArgumentError(
-                f"assign: the value is on {new.device!r}, the tensor on {self.device!r}."
+                f"{name}: the value is on {new.device!r}, the tensor on {self.device!r};"
+                f" use .to({self.device!r})."
             )
-        self._assign(new.uop)
-        return self  # type: ignore[return-value]
+        return new

@@ -4,7 +4,8 @@ Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations m
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
     Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg
-         → Convolution → Loss → Creation → Random → Indexing → Writing → Autograd → Interop → Tensor
+         → Convolution → Loss → Creation → Random → Layers → Indexing → Writing → Autograd
+         → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.
@@ -19,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from ..dtype import DType, dtypes, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
-from ..engine.capture import active as _capturing
+from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
@@ -112,18 +113,22 @@ class Base:
         """Point this very object at another node; its place among the leaves follows."""
         if _leaves.get(id(self.uop)) is self:
             del _leaves[id(self.uop)]
-            _leaves[id(uop)] = self  # type: ignore[assignment]
+            _leaves[id(uop)] = self
         self.uop = uop
 
     def _unary(self, op: Ops) -> Tensor:
         return result(UOp.alu(op, self.uop), self)
+
+    def _like(self, data: Any) -> Tensor:
+        """Host data in self's dtype, on its device."""
+        return _class(data, dtype=self.dtype, device=self._device)
 
     def _same(self, uop: UOp) -> Tensor:
         return result(uop, self)
 
     def _assign(self, value: UOp) -> None:
         """Put `value` in place of the old one: storage is written to, an expression is replaced."""
-        capture = _capturing.get()
+        capture = capturing.get()
         if capture is not None:
             capture.note(self)
         old = self.uop
@@ -166,7 +171,7 @@ def result(uop: UOp, *operands: Base) -> Tensor:
         _mark(uop, _site())
     out.uop, out.grad = uop, None
     out._requires_grad, out._device, out._is_param = tracked, device, None
-    capture = _capturing.get()
+    capture = capturing.get()
     if capture is not None:
         capture.used(operands, out)
     return out
@@ -183,7 +188,7 @@ def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Ten
     out._requires_grad, out._device, out._is_param = requires_grad, device, None
     if uop.dtype.is_float:
         _leaves[id(uop)] = out
-    capture = _capturing.get()
+    capture = capturing.get()
     if capture is not None:
         capture.used((), out)
     return out
@@ -251,7 +256,7 @@ def scalar(value: Scalar, dtype: DType, shape: Shape) -> UOp:
 
 
 def _plain(x: Any) -> Scalar:
-    return x.value if isinstance(x, Symbol) else x  # type: ignore[no-any-return]
+    return x.value if isinstance(x, Symbol) else x
 
 
 def _kind(x: Scalar) -> DType:

@@ -141,7 +141,7 @@ class Creation(Loss):
             raise ArgumentError("arange: the step is 0.")
         numbers = (start, stop, step)
         whole = all(isinstance(x, int) for x in numbers)
-        n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
+        n = max(0, math.ceil((stop - start) / step) if not whole else -int((start - stop) // step))
         last = start + (n - 1) * step if n else start
         natural = _dtype_of(max(start, last, key=abs), None) if whole else dtypes.default_float
         return made(

@@ -139,7 +139,7 @@ def _from_buffer(data: Any) -> Host:
         data, special = data.view("uint16"), dtypes.bfloat16
     else:
         special = None
-    if getattr(dtype, "byteorder", "=") not in ("=", "|", "<"):
+    if dtype is not None and getattr(dtype, "byteorder", "=") not in ("=", "|", "<"):
         data = data.astype(dtype.newbyteorder("="))
     try:
         view = memoryview(data)
@@ -167,13 +167,13 @@ def _dtype_of_format(view: memoryview) -> DType:
 # ---- out
 
 
-def formatted(data: memoryview, dtype: DType, shape: Shape) -> memoryview:
+def formatted(data: memoryview, dtype: DType, shape: Shape) -> Any:
     """The bytes as a view with the format and shape of their dtype; bfloat16 as raw 16-bit
     words."""
-    code = dtype.format or "H"
-    if not size(shape):  # a view cannot be cast to a shape with 0
-        return data.cast("B").cast(code)
-    return data.cast("B").cast(code, list(shape)) if shape else data.cast("B").cast(code, [])
+    code: Any = dtype.format or "H"
+    flat: Any = data.cast("B")
+    # A view cannot be cast to a shape with 0.
+    return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
 
 
 def unpacked(data: memoryview, dtype: DType) -> list[Any]:

@@ -19,7 +19,7 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError
 from ..uop.ops import Shape, UOp, size
 from .base import Base, Integer, axis_of, broadcast_shape, either, result, tensor_of
-from .random import Random
+from .layers import Layers
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -44,7 +44,7 @@ class View(NamedTuple):
     place: int  # where the arrays' common shape goes among the axes that are left
 
 
-class Indexing(Random):
+class Indexing(Layers):
     """`x[index]`, gather and take."""
 
     __slots__ = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..uop.ops import Ops, size
+from ..uop.ops import Ops, UOp, size
 from . import host
 from .autograd import Autograd
 from .store import device_name, read, realize
@@ -51,12 +51,30 @@ class Interop(Autograd):
         """Stored in row-major order when it is computed, whatever reads it."""
         return self._same(self.uop.contiguous())
 
+    def clone(self) -> Tensor:
+        """A copy with storage of its own."""
+        return self._same(UOp(Ops.CONTIGUOUS, self.uop.dtype, (self.uop,)))
+
+    def to_(self, device: Any) -> Tensor:
+        """Move self to another device; gives self."""
+        moved = self.to(device)
+        self._replace(moved.uop)
+        self._device = moved._device
+        return self  # type: ignore[return-value]
+
+    @staticmethod
+    def numpy_many(*tensors: Any) -> list[Any]:
+        """Several tensors as numpy arrays, computed in one go."""
+        realize(tensors)
+        return [t.numpy() for t in tensors]
+
     # ---- reading
 
     def data(self) -> memoryview:
         """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit
         words."""
-        return host.formatted(read(self), self.uop.dtype, self.shape)
+        view: memoryview = host.formatted(read(self), self.uop.dtype, self.shape)
+        return view
 
     def numpy(self) -> Any:
         """The values as a numpy array of its own; bfloat16 becomes float32."""

@@ -125,7 +125,7 @@ def concatenate(nodes: Sequence[UOp], axis: int) -> UOp:
 def _tree(nodes: list[UOp], axis: int) -> UOp:
     while len(nodes) > 1:
         pairs = [nodes[i : i + 2] for i in range(0, len(nodes), 2)]
-        nodes = [_pair(*pair, axis) if len(pair) == 2 else pair[0] for pair in pairs]  # type: ignore[call-arg, arg-type, misc]
+        nodes = [_pair(pair[0], pair[1], axis) if len(pair) == 2 else pair[0] for pair in pairs]
     return nodes[0]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
 from ..uop.ops import Ops, UOp, size
-from .base import Base, _capturing, _leaves, leaf
+from .base import Base, _leaves, capturing, leaf
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -51,7 +51,7 @@ def realize(tensors: Sequence[Base]) -> None:
     from .. import engine
 
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]
-    capture = _capturing.get()
+    capture = capturing.get()
     if capture is not None:  # what has no value yet stays lazy: nobody can tell the difference
         lazy = [t for t in lazy if not capture.depends([t.uop])]
     if not lazy:
@@ -75,7 +75,7 @@ def read(t: Base) -> memoryview:
     """The bytes of a tensor, computed if need be."""
     from .. import engine
 
-    capture = _capturing.get()
+    capture = capturing.get()
     if capture is not None:
         capture.check_read(t.uop)
     realize([t])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import settings
 from ..dtype import to_dtype
+from ..engine.capture import active as capturing
 from ..errors import DTypeError, public
 from ..uop.ops import UOp
 from . import base, host
@@ -13,7 +15,20 @@ from .interop import Interop
 from .store import bind, device_name
 
 
-class Tensor(Interop):
+class _Class(type):
+    """`Tensor.training` belongs to the class: it is the setting TRAINING."""
+
+    @property
+    def training(cls) -> bool:
+        """Whether dropout and batch statistics are on."""
+        return bool(settings.get("TRAINING"))
+
+    @training.setter
+    def training(cls, value: bool) -> None:
+        settings.Context(TRAINING=bool(value)).__enter__()
+
+
+class Tensor(Interop, metaclass=_Class):
     """A lazy array: operations build a graph, which runs when a value is needed.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -22,6 +37,11 @@ class Tensor(Interop):
     """
 
     __slots__ = ()
+
+    @staticmethod
+    def train(mode: Flag = True) -> settings.Context:
+        """`with Tensor.train():` sets TRAINING inside the block."""
+        return settings.Context(TRAINING=mode)
 
     def __init__(
         self,
@@ -46,7 +66,7 @@ class Tensor(Interop):
             bind(self.uop, values)
             if wanted is not None:
                 self.uop = self.uop.cast(wanted)
-        capture = base._capturing.get()
+        capture = capturing.get()
         if capture is not None:
             capture.used((data,) if isinstance(data, Base) else (), self)
         if requires_grad and not self.uop.dtype.is_float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import UOp, size
 from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
 from .indexing import Indexing, View, flat_places, joined_arrays, parse, read
@@ -127,11 +127,12 @@ class Writing(Indexing):
             return NotImplemented  # type: ignore[no-any-return]
         if value.shape != self.shape:
             raise ShapeError(f"in place: the result {value.shape} does not fit shape {self.shape}.")
-        self._assign(
-            value.uop.cast(self.dtype)
-            if _kept_kind(value.dtype, self.dtype)
-            else _refuse(value, self)
-        )
+        if not _kept_kind(value.dtype, self.dtype):
+            raise DTypeError(
+                f"in place: a result of {value.dtype.name} does not fit {self.dtype.name};"
+                " use x = x … instead, or cast."
+            )
+        self._assign(value.uop.cast(self.dtype))
         return self  # type: ignore[return-value]
 
     def __iadd__(self, other: Operand) -> Tensor:
@@ -152,7 +153,7 @@ class Writing(Indexing):
     def __imod__(self, other: Operand) -> Tensor:
         return self._become(self % other)
 
-    def __ipow__(self, other: Operand) -> Tensor:  # type: ignore[misc]
+    def __ipow__(self, other: Operand) -> Tensor:
         return self._become(self**other)
 
     def __iand__(self, other: Operand) -> Tensor:
@@ -171,20 +172,13 @@ class Writing(Indexing):
         return self._become(self >> other)
 
 
+_KINDS = ("bool", "uint", "int", "float")
+
+
 def _kept_kind(new: DType, old: DType) -> bool:
-    order = ("bool", "uint", "int", "float")
-    return order.index(new.kind) <= max(
-        order.index(old.kind), order.index("int") if old.is_int else 0
-    )
-
-
-def _refuse(value: Base, old: Base) -> UOp:
-    from ..errors import DTypeError
-
-    raise DTypeError(
-        f"in place: a result of {value.dtype.name} does not fit {old.dtype.name};"
-        " use x = x … instead, or cast."
-    )
+    """Whether assigning loses no kind: integers of both signs count as one."""
+    most = "int" if old.is_int else old.kind
+    return _KINDS.index(new.kind) <= _KINDS.index(most)
 
 
 # ---- new values

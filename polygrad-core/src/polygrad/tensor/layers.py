@@ -1,0 +1,122 @@
+"""What layers are made of: normalisations, attention, a chain of functions. Statistics are float32
+or wider; sums over rows and what follows them are one kernel each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import dtypes
+from ..errors import ArgumentError, ShapeError
+from ..uop.ops import Ops, UOp
+from . import formulas
+from .base import Base, Flag, Integer, Real, axes_of, result
+from .movement import spread
+from .random import Random
+from .reduce import mean, narrow, variance, wide
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Layers(Random):
+    """Normalisations and attention."""
+
+    __slots__ = ()
+
+    def layernorm(self, axis: Any = -1, eps: Real = 1e-5) -> Tensor:
+        """(self - mean) / sqrt(variance + eps) over axes, without scale and shift."""
+        axes = axes_of("layernorm", axis, self.ndim)
+        u = wide(self.uop)
+        centred = u - spread(mean(u, axes), u.shape, axes)
+        scale = formulas.recip(formulas.sqrt(variance(u, axes, 0) + eps))
+        return result(narrow(centred * spread(scale, u.shape, axes), self.uop.dtype), self)
+
+    def rms_norm(self, axis: Any = -1, eps: Real = 1e-6) -> Tensor:
+        """self / sqrt(mean(self^2) + eps) over axes."""
+        axes = axes_of("rms_norm", axis, self.ndim)
+        u = wide(self.uop)
+        scale = formulas.recip(formulas.sqrt(mean(u * u, axes) + eps))
+        return result(narrow(u * spread(scale, u.shape, axes), self.uop.dtype), self)
+
+    def batchnorm(
+        self,
+        weight: Base | None,
+        bias: Base | None,
+        mean: Base,
+        invstd: Base,
+        axis: Integer = 1,
+    ) -> Tensor:
+        """(self - mean) * invstd * weight + bias, all four vectors over `axis`."""
+        (at,) = axes_of("batchnorm", axis, self.ndim)
+        shape = tuple(n if a == at else 1 for a, n in enumerate(self.shape))
+        rows: list[Any] = []
+        for t in (mean, invstd, weight, bias):
+            if t is not None and t.shape != (self.shape[at],):
+                raise ShapeError(
+                    f"batchnorm: a vector of shape {t.shape} does not fit axis {at} of"
+                    f" {self.shape}."
+                )
+            rows.append(None if t is None else result(t.uop.reshape(shape), t))
+        out: Tensor = (self - rows[0]) * rows[1]
+        out = out if rows[2] is None else out * rows[2]
+        return out if rows[3] is None else out + rows[3]
+
+    def scaled_dot_product_attention(
+        self,
+        key: Base,
+        value: Base,
+        attn_mask: Base | None = None,
+        dropout_p: Real = 0.0,
+        is_causal: Flag = False,
+        enable_gqa: Flag = False,
+    ) -> Tensor:
+        """softmax(self @ key.T / sqrt(width)) @ value over the last two axes (positions, width).
+
+        A bool mask keeps where it is true, another one is added to the scores; `is_causal` lets
+        position i see positions up to i; `enable_gqa` repeats the heads (third axis from the end)
+        of key and value to those of self."""
+        keys: Any = key
+        values: Any = value
+        if self.ndim < 2 or key.ndim < 2 or self.shape[-1] != key.shape[-1]:
+            raise ShapeError(
+                f"scaled_dot_product_attention: queries {self.shape} and keys {key.shape} differ in"
+                " their last axis."
+            )
+        if enable_gqa:
+            times, left = divmod(self.shape[-3], key.shape[-3])
+            if left:
+                raise ShapeError(
+                    f"scaled_dot_product_attention: {self.shape[-3]} heads are no multiple of"
+                    f" {key.shape[-3]}."
+                )
+            keys, values = (t.repeat_interleave(times, -3) for t in (keys, values))
+        scores = (self * (1.0 / math.sqrt(self.shape[-1]))).matmul(keys.transpose(-2, -1))
+        if is_causal:
+            if attn_mask is not None:
+                raise ArgumentError(
+                    "scaled_dot_product_attention: give attn_mask or is_causal, not both."
+                )
+            scores = scores.masked_fill(result(_future(*scores.shape[-2:])), -math.inf)
+        if attn_mask is not None:
+            mask: Any = attn_mask
+            if mask.dtype is dtypes.bool:
+                scores = scores.masked_fill(mask.logical_not(), -math.inf)
+            else:
+                scores = scores + mask
+        weights = scores.softmax(-1)
+        return (weights.dropout(dropout_p) if dropout_p else weights).matmul(values)
+
+    def sequential(self, functions: Sequence[Callable[[Any], Any]]) -> Any:
+        """Each function applied to what the one before gave."""
+        out: Any = self
+        for function in functions:
+            out = function(out)
+        return out
+
+
+def _future(rows: int, columns: int) -> UOp:
+    """True where the column lies behind the row."""
+    i = UOp.iota(rows).reshape((rows, 1)).expand((rows, columns))
+    return UOp.alu(Ops.CMPLT, i, UOp.iota(columns).broadcast_to((rows, columns)))
