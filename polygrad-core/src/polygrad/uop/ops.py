@@ -6,15 +6,15 @@ filled at construction, never recursive properties, so graphs of any depth work.
 
 Two floors use the same class:
 
-* the *tensor floor*: nodes have a shape; movement, reductions, gathers, assignment (`TENSOR_OPS`);
-* the *kernel floor*: scalars inside loops; RANGE, PARAM, INDEX, LOAD, STORE, REDUCE (`KERNEL_OPS`).
+* the *tensor floor*: nodes have a shape; movement, reductions, gathers, assignment;
+* the *kernel floor*: scalars inside loops; RANGE, PARAM, INDEX, LOAD, STORE, REDUCE.
 
-Elementwise ops belong to both. `spec.py` says what is legal where.
+Elementwise ops belong to both. `spec.py` says what is legal where. The table of living nodes is
+weak: a node goes when nobody holds it, whatever stood above it.
 """
 
 from __future__ import annotations
 
-import enum
 import itertools
 import struct
 import threading
@@ -23,127 +23,35 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..dtype import DType, canonical, dtypes
-from ..errors import ShapeError
+from .opcodes import (
+    BINARY,
+    COMPARISONS,
+    ELEMENTWISE,
+    MOVEMENT,
+    REDUCERS,
+    TERNARY,
+    UNARY,
+    Ops,
+)
+from .shapes import SHAPES, Shape, shape_of, size
 
+__all__ = [
+    "BINARY",
+    "COMPARISONS",
+    "ELEMENTWISE",
+    "MOVEMENT",
+    "REDUCERS",
+    "TERNARY",
+    "UNARY",
+    "Ops",
+    "Shape",
+    "UOp",
+    "live_nodes",
+    "shape_of",
+    "size",
+    "toposort",
+]
 
-class Ops(enum.IntEnum):
-    """Every operation of every floor. Sources and argument are listed beside each name."""
-
-    # ---- leaves
-    BUFFER = enum.auto()  # arg (uid, shape, device): storage; its bytes are in the engine's table
-    CONST = enum.auto()  # [UNIQUE]; arg value: a scalar; with a source it is a leaf of its own
-    UNIQUE = enum.auto()  # arg uid: keeps two equal leaves apart
-    VARIABLE = enum.auto()  # arg (name, lo, hi): a scalar given at each run
-    IOTA = enum.auto()  # arg n: 0, 1, …, n-1, shape (n,)
-    # ---- movement (tensor floor)
-    RESHAPE = enum.auto()  # x; arg new shape
-    PERMUTE = enum.auto()  # x; arg axes
-    EXPAND = enum.auto()  # x; arg new shape, same rank, only axes of size 1 grow
-    SHRINK = enum.auto()  # x; arg ((start, stop, step), …) with 0 <= start <= stop <= n, step >= 1
-    PAD = enum.auto()  # x; arg ((before, after, interior), …) zeros around and between elements
-    FLIP = enum.auto()  # x; arg axes
-    WINDOW = enum.auto()  # x; arg (axis, size, stride, dilation): windows in a new last axis
-    # ---- other tensor nodes
-    GATHER = enum.auto()  # x, index; arg axis: numpy.take; out-of-range reads give 0
-    SCATTER = enum.auto()  # base, index, updates; arg (axis, mode): mode set add max min mul
-    CONTIGUOUS = enum.auto()  # x: stored in row-major order
-    DETACH = enum.auto()  # x: no gradient passes
-    COPY = enum.auto()  # x; arg device name
-    KERNEL = enum.auto()  # inputs …; arg sink: a user's kernel
-    # ---- elementwise: both floors, one source
-    NEG = enum.auto()
-    NOT = enum.auto()  # bitwise; logical on bool
-    SQRT = enum.auto()
-    RECIP = enum.auto()
-    EXP = enum.auto()
-    EXP2 = enum.auto()
-    LOG = enum.auto()
-    LOG2 = enum.auto()
-    SIN = enum.auto()
-    COS = enum.auto()
-    TANH = enum.auto()
-    ERF = enum.auto()
-    FLOOR = enum.auto()
-    CEIL = enum.auto()
-    TRUNC = enum.auto()
-    ROUND = enum.auto()  # half to even
-    CAST = enum.auto()
-    BITCAST = enum.auto()
-    # ---- elementwise, two sources
-    ADD = enum.auto()
-    SUB = enum.auto()
-    MUL = enum.auto()
-    DIV = enum.auto()  # floats
-    FLOORDIV = enum.auto()  # integers, Python's rounding; x // 0 is 0
-    FLOORMOD = enum.auto()  # integers, sign of the divisor; x % 0 is 0
-    MAXIMUM = enum.auto()  # NaN of either source wins
-    MINIMUM = enum.auto()
-    POW = enum.auto()  # floats
-    AND = enum.auto()
-    OR = enum.auto()
-    XOR = enum.auto()
-    SHL = enum.auto()  # by >= width: 0
-    SHR = enum.auto()  # arithmetic on signed; by >= width: 0 or -1
-    CMPLT = enum.auto()
-    CMPLE = enum.auto()
-    CMPEQ = enum.auto()
-    CMPNE = enum.auto()
-    # ---- elementwise, three sources
-    WHERE = enum.auto()  # condition, then, else
-    THREEFRY = enum.auto()  # element number (uint64), key0 (uint32), key1 (uint32) -> uint32
-    # ---- reductions: tensor floor: x; arg (op, axes), axes removed. Kernel: value, *ranges; arg op
-    REDUCE = enum.auto()  # op is ADD MUL MAXIMUM MINIMUM
-    # ---- effects
-    STORE = enum.auto()  # buffer's view, value; kernel: INDEX, value [, gate]; arg combine or None
-    AFTER = enum.auto()  # buffer, *effects: the buffer as those left it
-    SINK = enum.auto()  # *effects; arg KernelInfo
-    # ---- kernel floor
-    PARAM = enum.auto()  # arg (slot, size): base of a buffer
-    RANGE = enum.auto()  # lo, hi; arg (id, kind): a loop counter
-    INDEX = enum.auto()  # PARAM or LOCAL, offset: an address
-    LOAD = enum.auto()  # INDEX [, gate]: 0 where the gate is false
-    END = enum.auto()  # closes a RANGE
-    # ---- LinearProgram only
-    LOCAL = enum.auto()  # arg (count, space)
-    GRID = enum.auto()  # arg axis
-    BLOCK = enum.auto()
-    LANE = enum.auto()
-    IF = enum.auto()
-    ENDIF = enum.auto()
-    MAX = enum.auto()  # a > b ? a : b exactly
-    MIN = enum.auto()  # a < b ? a : b exactly
-    IDIV = enum.auto()  # truncating, divisor not zero
-    IMOD = enum.auto()
-    FMA = enum.auto()
-    RSQRT = enum.auto()
-    BROADCAST = enum.auto()  # scalar to all lanes of dtype
-    VECTOR = enum.auto()  # scalars to one vector
-    EXTRACT = enum.auto()  # vector; arg lane
-    SHUFFLE = enum.auto()  # vector; arg lanes
-    LANES = enum.auto()  # vector; arg op: horizontal reduction by halving
-    ATOMIC = enum.auto()
-    SHARE = enum.auto()
-    BARRIER = enum.auto()
-    SIGNAL = enum.auto()
-    WAIT = enum.auto()
-    MATMUL = enum.auto()
-    CUSTOM = enum.auto()
-
-    def __repr__(self) -> str:
-        return self.name
-
-    __str__ = __repr__
-
-
-UNARY: Final = frozenset(Ops(i) for i in range(Ops.NEG, Ops.BITCAST + 1))
-BINARY: Final = frozenset(Ops(i) for i in range(Ops.ADD, Ops.CMPNE + 1))
-TERNARY: Final = frozenset({Ops.WHERE, Ops.THREEFRY})
-ELEMENTWISE: Final = UNARY | BINARY | TERNARY
-COMPARISONS: Final = frozenset({Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE})
-MOVEMENT: Final = frozenset(Ops(i) for i in range(Ops.RESHAPE, Ops.WINDOW + 1))
-REDUCERS: Final = frozenset({Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM})
-
-Shape = tuple[int, ...]
 _uids = itertools.count(1)
 _new: Final = object.__new__
 _DOUBLE: Final = struct.Struct("<d").pack
@@ -486,7 +394,7 @@ def _forget(ref: _Ref) -> None:
 
 
 def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    rule = _SHAPES.get(op)
+    rule = SHAPES.get(op)
     shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
     lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
     made: Any = _new(_Parts)
@@ -509,124 +417,6 @@ def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
 def live_nodes() -> int:
     """How many nodes are alive (tests of growth)."""
     return len(_table)
-
-
-# ---- shapes: one rule per op; what is not listed has the shape of its first source, or ()
-
-
-def _same_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
-    shape = src[0].shape
-    for s in src:
-        if s.shape != shape:
-            raise ShapeError(f"elementwise sources have shapes {[x.shape for x in src]}")
-    return shape
-
-
-def _reshape(src: tuple[UOp, ...], arg: Shape) -> Shape:
-    if size(arg) != size(src[0].shape) or any(n < 0 for n in arg):
-        raise ShapeError(f"cannot reshape {src[0].shape} ({size(src[0].shape)} elements) to {arg}")
-    return arg
-
-
-def _permute(src: tuple[UOp, ...], arg: Shape) -> Shape:
-    if sorted(arg) != list(range(len(src[0].shape))):
-        raise ShapeError(f"permute axes {arg} are not a permutation for shape {src[0].shape}")
-    return tuple(src[0].shape[a] for a in arg)
-
-
-def _expand(src: tuple[UOp, ...], arg: Shape) -> Shape:
-    old = src[0].shape
-    if len(old) != len(arg) or any(a != b and a != 1 for a, b in zip(old, arg, strict=True)):
-        raise ShapeError(f"cannot expand {old} to {arg}: only axes of size 1 grow")
-    return arg
-
-
-def _shrink(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
-    old = src[0].shape
-    if len(old) != len(arg):
-        raise ShapeError(f"shrink of shape {old} needs {len(old)} bounds, got {len(arg)}")
-    for n, (start, stop, step) in zip(old, arg, strict=True):
-        if not (0 <= start <= stop <= n and step >= 1):
-            raise ShapeError(f"shrink bounds {arg} do not fit shape {old}")
-    return tuple(-(-(stop - start) // step) for start, stop, step in arg)
-
-
-def _pad(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
-    old = src[0].shape
-    if len(old) != len(arg) or any(v < 0 for p in arg for v in p):
-        raise ShapeError(f"pad {arg} does not fit shape {old}")
-    return tuple(n + b + a + max(n - 1, 0) * i for n, (b, a, i) in zip(old, arg, strict=True))
-
-
-def _window(src: tuple[UOp, ...], arg: tuple[int, int, int, int]) -> Shape:
-    axis, length, stride, dilation = arg
-    shape = src[0].shape
-    count = (shape[axis] - (length - 1) * dilation - 1) // stride + 1
-    if length < 1 or stride < 1 or dilation < 1 or count < 1:
-        raise ShapeError(f"window {arg} does not fit axis {axis} of shape {shape}")
-    return (*shape[:axis], count, *shape[axis + 1 :], length)
-
-
-def _reduce(src: tuple[UOp, ...], arg: Any) -> Shape:
-    if isinstance(arg, Ops):  # kernel floor
-        return ()
-    return tuple(n for i, n in enumerate(src[0].shape) if i not in arg[1])
-
-
-def _gather(src: tuple[UOp, ...], axis: int) -> Shape:
-    x, index = src
-    return (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-
-
-def _scatter(src: tuple[UOp, ...], arg: tuple[int, str]) -> Shape:
-    base, index, updates = src
-    if updates.shape != _gather((base, index), arg[0]):
-        where = f"base {base.shape} and index {index.shape}"
-        raise ShapeError(f"scatter updates {updates.shape} do not fit {where}")
-    return base.shape
-
-
-def _nothing(src: tuple[UOp, ...], arg: Any) -> Shape:
-    return ()
-
-
-_SHAPES: Final[dict[Ops, Callable[[tuple[UOp, ...], Any], Shape]]] = {
-    Ops.BUFFER: lambda src, arg: arg[1],
-    Ops.IOTA: lambda src, arg: (arg,),
-    Ops.CONST: _nothing,
-    Ops.RESHAPE: _reshape,
-    Ops.PERMUTE: _permute,
-    Ops.EXPAND: _expand,
-    Ops.SHRINK: _shrink,
-    Ops.PAD: _pad,
-    Ops.WINDOW: _window,
-    Ops.REDUCE: _reduce,
-    Ops.GATHER: _gather,
-    Ops.SCATTER: _scatter,
-    Ops.STORE: _nothing,
-    Ops.SINK: _nothing,
-    Ops.RANGE: _nothing,
-    Ops.INDEX: _nothing,
-    Ops.LOAD: _nothing,
-    Ops.END: _nothing,
-    Ops.KERNEL: lambda src, arg: arg.shape,
-    **dict.fromkeys(ELEMENTWISE, _same_shape),
-}
-
-
-def shape_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Shape:
-    """The shape of a node of these parts; raises ShapeError where they do not fit."""
-    rule = _SHAPES.get(op)
-    if rule is not None:
-        return rule(src, arg)
-    return src[0].shape if src else ()
-
-
-def size(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 from . import symbolic  # noqa: E402  # last: it needs UOp, and UOp's methods need it when they run
