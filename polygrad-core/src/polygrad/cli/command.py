@@ -30,9 +30,9 @@ def devices(arguments: argparse.Namespace) -> Result:
 
 
 def inspect(arguments: argparse.Namespace) -> Result:
-    from . import inspect
+    from . import bundle
 
-    return inspect.report(arguments.file)
+    return bundle.report(arguments.file)
 
 
 class Verb(NamedTuple):
