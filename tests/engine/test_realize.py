@@ -266,3 +266,58 @@ def test_a_deep_chain_is_computed(depth: int) -> None:
     for _ in range(depth):
         y = y + x
     assert y.item() == depth + 1
+
+
+# ---- positions
+
+
+def test_a_slice_that_moves_makes_one_more_plan(device: str) -> None:
+    x = np.arange(60, dtype=np.float32).reshape(20, 3)
+    t = Tensor(x).realize()
+
+    def run(start: int) -> None:
+        assert (t[start : start + 4, 1:] * 2).tolist() == (x[start : start + 4, 1:] * 2).tolist()
+
+    assert made(lambda: run(0)) == 1
+    assert made(lambda: run(4)) == 1
+    assert made(lambda: [run(n) for n in (8, 12, 16, 3, 0)]) == 0
+
+
+def test_rows_and_steps_that_move(device: str) -> None:
+    x = np.arange(60, dtype=np.float32).reshape(3, 20)
+    t = Tensor(x).realize()
+    for n in range(1, 8):
+        assert (t[:, n] + 1).tolist() == (x[:, n] + 1).tolist()
+        assert (t[:, n : n + 9 : 2] + 1).tolist() == (x[:, n : n + 9 : 2] + 1).tolist()
+        assert (t.flip(1)[1:, n : n + 2] + 1).tolist() == (x[:, ::-1][1:, n : n + 2] + 1).tolist()
+
+
+def test_a_matmul_of_a_slice_that_moves(device: str) -> None:
+    r = np.random.default_rng(0)
+    x, w = r.random((50, 7), np.float32), r.random((7, 5), np.float32)
+    tx, tw = Tensor(x).realize(), Tensor(w)
+    for n in range(0, 40, 8):
+        np.testing.assert_allclose((tx[n : n + 8] @ tw).numpy(), x[n : n + 8] @ w, rtol=1e-5)
+
+
+def test_an_item_written_at_a_place_that_moves(device: str) -> None:
+    x = np.zeros((6, 4), np.float32)
+    t = Tensor(x)
+
+    def run(n: int) -> None:
+        t[n] = float(n + 2)
+        t[n, 1:3] = Tensor([n + 0.5, n + 0.25])
+        t.realize()
+        x[n] = n + 2
+        x[n, 1:3] = [n + 0.5, n + 0.25]
+        assert t.tolist() == x.tolist()
+
+    made(lambda: [run(n) for n in range(3)])
+    assert made(lambda: [run(n) for n in (3, 4, 1, 5, 0)]) == 0
+
+
+def test_a_part_padded_at_a_place_that_moves(device: str) -> None:
+    x = Tensor([1.0, 2.0, 3.0])
+    for n in range(5):
+        want = np.pad(np.array([2.0, 4.0, 6.0]), (n, 5 - n)).tolist()
+        assert (x * 2).pad(((n, 5 - n),)).tolist() == want

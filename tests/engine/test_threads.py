@@ -1,4 +1,6 @@
-"""Threads, processes and time: rows 8, 9, 10 and 19 of the reliability regime, at the engine's level."""
+"""Threads, processes and time: rows 8, 9, 10 and 19 of the reliability regime, at the engine's
+level.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .. import device as devices
 from .. import settings
 from ..device.buffer import Buffer, exchange
 from ..schedule import schedule
-from ..schedule.cache import Fingerprint, fingerprint, substitute_all, with_variables
+from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
 from .counters import counters
 from .runtime import Runtime, current, install_fork_hook
@@ -124,7 +124,7 @@ class _Realization:
     def run(self) -> list[UOp]:
         runtime = self.runtime
         cache = cache_of(runtime)
-        print_ = fingerprint(self.roots, runtime.leaf_of, self._alias)
+        print_ = fingerprint(self.roots, runtime.settled, self._alias)
         key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], devices.default())
         entry = cache.get(key)
         if entry is None:
@@ -159,19 +159,12 @@ class _Realization:
         return routine, tuple([print_.values[i] for i in varying])
 
     def _build(self, print_: Fingerprint, after: Sequence[int], varying: Sequence[int]) -> Routine:
-        replace = dict(print_.settled)
-        renamed = [
-            UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:]))
-            for i, v in enumerate(print_.variables)
-        ]
-        replace.update(zip(print_.variables, renamed, strict=True))
-        holes, variables = with_variables([print_.holes[i] for i in varying])
-        replace.update(holes)
-        roots = substitute_all([*self.roots, *[print_.nodes[i] for i in after]], replace)
-        planned = schedule(roots, devices.default())
+        roots = [*self.roots, *[print_.nodes[i] for i in after]]
+        graph = instance(print_, roots, varying)
+        planned = schedule(graph.roots, devices.default())
         slots = slots_of(self.runtime, print_.leaves)
         counters.plans_made += 1
-        return assemble(planned, slots, len(set(slots.values())), [*renamed, *variables])
+        return assemble(planned, slots, len(set(slots.values())), graph.variables)
 
     # ---- running
 

@@ -15,7 +15,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
@@ -34,26 +34,26 @@ V = TypeVar("V")
 class WeakTable(Generic[V]):
     """Node -> value, held while the node lives. Keyed by address: a lookup is on the hot path."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("items",)
 
     def __init__(self) -> None:
-        self._items: dict[int, tuple[V, weakref.ref[UOp]]] = {}
+        self.items: dict[int, tuple[V, weakref.ref[UOp]]] = {}
 
     def get(self, node: UOp) -> V | None:
-        found = self._items.get(id(node))
+        found = self.items.get(id(node))
         return None if found is None else found[0]
 
     def set(self, node: UOp, value: V) -> None:
-        key, items = id(node), self._items
+        key, items = id(node), self.items
         # The callback runs before the address can be used again.
         items[key] = (value, weakref.ref(node, lambda _: items.pop(key, None)))
 
     def pop(self, node: UOp) -> V | None:
-        found = self._items.pop(id(node), None)
+        found = self.items.pop(id(node), None)
         return None if found is None else found[0]
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
 
 class Arena:
@@ -129,6 +129,11 @@ class Runtime:
         """Note that `leaf` holds the value of `node`."""
         if node is not leaf:
             self._realized.set(node, leaf)
+
+    @property
+    def settled(self) -> Mapping[int, tuple[UOp, Any]]:
+        """(leaf, …) of every realised node by its id."""
+        return self._realized.items
 
     def leaf_of(self, node: UOp) -> UOp | None:
         """The leaf that holds the value of a realised node, None if it was not realised."""

@@ -1,32 +1,41 @@
 """The fingerprint of a graph: what two graphs share when one Plan serves both.
 
-A graph is written down in post-order, each node as (op, dtype, arg, numbers of its sources).
-Leaves count by first sight: which buffer it is plays no part, its dtype, shape, device and alias
-pattern do. Numbers the user varies play no part either: a constant is a *hole* in the skeleton,
-and its value stands beside it. (Not 0, ±1, ±inf and NaN: those fold.) The engine keeps one Plan
-per skeleton, and when a skeleton comes back with other values it turns the holes that differ into
-variables: `with_variables`.
+A graph is written down in post-order, each node as (op, dtype, arg, numbers of its sources). Leaves
+count by first sight: which buffer it is plays no part, its dtype, shape, device and alias pattern
+do. Numbers the user varies play no part either: a constant, the start of a slice and the place of a
+padded part are *holes* in the skeleton, their values stand beside it. (Not 0, ±1, ±inf and NaN:
+those fold.) The engine keeps one Plan per skeleton, and when a skeleton comes back with other
+values, `instance` writes the graph with variables where they differ.
 
 Keys are compared, never only hashed, so a collision cannot run the wrong Plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..uop.ops import Ops, UOp
+from ..uop.ops import COMPARISONS, MOVEMENT, Ops, UOp
+from ..uop.provenance import hand_on
 from ..uop.rewrite import substitute
 
 Number = int | float
+CONSTANT = -1  # in place of an axis
+
+
+class Hole(NamedTuple):
+    """A number that may vary: the value of a CONST, or a place along `axis` of a SHRINK or PAD."""
+
+    node: UOp
+    axis: int
 
 
 class Fingerprint(NamedTuple):
     """A graph without what varies, and what varies."""
 
     skeleton: tuple[Any, ...]
-    holes: tuple[UOp, ...]  # CONST nodes in order of first sight
+    holes: tuple[Hole, ...]
     values: tuple[Number, ...]  # of the holes
     leaves: tuple[UOp, ...]  # BUFFER leaves in order of first sight
     settled: tuple[tuple[UOp, UOp], ...]  # (node, leaf) where a realised node stands for its leaf
@@ -36,48 +45,48 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(
     roots: Sequence[UOp],
-    leaf_of: Callable[[UOp], UOp | None],
+    settled: Mapping[int, tuple[UOp, Any]],
     alias_of: Callable[[UOp], int],
-    holes: bool = True,
 ) -> Fingerprint:
     """Write down the graph under `roots`.
 
-    `leaf_of(node)` gives the leaf of a realised node, None for others; `alias_of(leaf)` is equal
-    for leaves that share memory. With `holes=False` constants are part of the skeleton.
+    `settled` has (leaf, …) of realised nodes by their id; `alias_of(leaf)` is equal for leaves that
+    share memory.
     """
-    numbers: dict[UOp, int] = {}
-    tokens: list[Any] = []
-    found = _Found({}, {}, {}, {}, [])
+    found = _Found(settled)
+    numbers, tokens = found.numbers, found.tokens
     stack = list(reversed(roots))
-    while stack:
+    while stack:  # once per node of every graph that is realised: written for speed
         node = stack[-1]
         if node in numbers:
             stack.pop()
             continue
-        leaf = node if node.op is Ops.BUFFER else leaf_of(node)
-        if leaf is not None:
-            tokens.append(_leaf(leaf, found, alias_of))
-            if leaf is not node:
-                found.settled.append((node, leaf))
+        op, src = node.op, node.src
+        entry = settled.get(id(node)) if src else None
+        if entry is not None:
+            found.settled.append((node, entry[0]))
+            tokens.append(_leaf(entry[0], found, alias_of))
+        elif op is Ops.BUFFER:
+            tokens.append(_leaf(node, found, alias_of))
         else:
-            src = node.src
-            missing = [s for s in src if s not in numbers]
-            if missing:
-                missing.reverse()
-                stack.extend(missing)
+            waiting = len(stack)
+            stack.extend([s for s in reversed(src) if s not in numbers])
+            if len(stack) != waiting:
                 continue
-            special = _SPECIAL.get(node.op)
+            special = _SPECIAL.get(op)
             if special is not None:
-                tokens.append(special(node, found, holes, numbers))
+                tokens.append(special(node, found))
+            elif len(src) == 1:
+                tokens.append((op, node.dtype, node.arg, numbers[src[0]]))
             else:
-                tokens.append((node.op, node.dtype, node.arg, *[numbers[s] for s in src]))
+                tokens.append((op, node.dtype, node.arg, *[numbers[s] for s in src]))
         stack.pop()
         numbers[node] = len(numbers)
     tokens.append(tuple([numbers[r] for r in roots]))
     return Fingerprint(
         tuple(tokens),
         tuple(found.holes),
-        tuple([h.arg for h in found.holes]),
+        tuple(found.values),
         tuple(found.leaves),
         tuple(found.settled),
         tuple(found.variables),
@@ -85,12 +94,23 @@ def fingerprint(
     )
 
 
-class _Found(NamedTuple):
-    leaves: dict[UOp, int]
-    aliases: dict[int, int]
-    variables: dict[UOp, int]
-    holes: dict[UOp, int]
-    settled: list[tuple[UOp, UOp]]
+class _Found:
+    """What is collected on the way."""
+
+    def __init__(self, known: Mapping[int, tuple[UOp, Any]]) -> None:
+        self.known = known
+        self.numbers: dict[UOp, int] = {}
+        self.tokens: list[Any] = []
+        self.leaves: dict[UOp, int] = {}
+        self.aliases: dict[int, int] = {}
+        self.variables: dict[UOp, int] = {}
+        self.settled: list[tuple[UOp, UOp]] = []
+        self.holes: list[Hole] = []
+        self.values: list[Number] = []
+
+    def hole(self, node: UOp, axis: int, value: Number) -> None:
+        self.holes.append(Hole(node, axis))
+        self.values.append(value)
 
 
 def _leaf(leaf: UOp, found: _Found, alias_of: Callable[[UOp], int]) -> Any:
@@ -99,27 +119,59 @@ def _leaf(leaf: UOp, found: _Found, alias_of: Callable[[UOp], int]) -> Any:
     return (Ops.BUFFER, leaf.dtype, leaf.arg[1], leaf.arg[2], number, alias)
 
 
-def _constant(node: UOp, found: _Found, holes: bool, numbers: Mapping[UOp, int]) -> Any:
-    sources = [numbers[s] for s in node.src]
-    if holes and is_hole(node):
-        return (Ops.CONST, node.dtype, found.holes.setdefault(node, len(found.holes)), *sources)
+def _constant(node: UOp, found: _Found) -> Any:
+    sources = [found.numbers[s] for s in node.src]
+    if is_hole(node):
+        found.hole(node, CONSTANT, node.arg)
+        return (Ops.CONST, node.dtype, *sources)
     # repr tells -0.0 from 0.0 and finds NaN again; the dtype tells True from 1.
     return (Ops.CONST, node.dtype, repr(node.arg), *sources)
 
 
-def _variable(node: UOp, found: _Found, holes: bool, numbers: Mapping[UOp, int]) -> Any:
+def _variable(node: UOp, found: _Found) -> Any:
     number = found.variables.setdefault(node, len(found.variables))
     return (Ops.VARIABLE, node.dtype, *node.arg[1:], number)
 
 
-def _unique(node: UOp, found: _Found, holes: bool, numbers: Mapping[UOp, int]) -> Any:
-    return (Ops.UNIQUE, len(numbers))  # told apart by its place alone
+def _unique(node: UOp, found: _Found) -> Any:
+    return (Ops.UNIQUE, len(found.numbers))  # told apart by its place alone
 
 
-_SPECIAL: Mapping[Ops, Callable[[UOp, _Found, bool, Mapping[UOp, int]], Any]] = {
+def _shrink(node: UOp, found: _Found) -> Any:
+    """The start of a slice of stored memory is a hole: a loop over batches has one Plan."""
+    x = node.src[0]
+    number = found.numbers[x]
+    base = x
+    while base.op in MOVEMENT and id(base) not in found.known:
+        base = base.src[0]
+    if base.op is not Ops.BUFFER and id(base) not in found.known:
+        return (Ops.SHRINK, node.arg, number)
+    what = []
+    for axis, (start, _, step) in enumerate(node.arg):
+        count = node.shape[axis]
+        what.append((count, step))
+        if count and room(x.shape[axis], count, step):
+            found.hole(node, axis, start)
+    return (Ops.SHRINK, tuple(what), number)
+
+
+def _pad(node: UOp, found: _Found) -> Any:
+    """Where a part is put into a whole (`x[i] = v`) is a hole."""
+    what = []
+    for axis, (before, after, interior) in enumerate(node.arg):
+        free = not interior and before + after
+        what.append((before + after, interior) if free else (before, after, interior))
+        if free:
+            found.hole(node, axis, before)
+    return (Ops.PAD, tuple(what), found.numbers[node.src[0]])
+
+
+_SPECIAL: Mapping[Ops, Callable[[UOp, _Found], Any]] = {
     Ops.CONST: _constant,
     Ops.VARIABLE: _variable,
     Ops.UNIQUE: _unique,
+    Ops.SHRINK: _shrink,
+    Ops.PAD: _pad,
 }
 _FOLDING = frozenset({0.0, 1.0, -1.0, float("inf"), float("-inf")})
 
@@ -132,7 +184,120 @@ def is_hole(node: UOp) -> bool:
     return dtype.kind in ("int", "uint") and not -1 <= value <= 1
 
 
-# ---- holes to variables
+def room(n: int, count: int, step: int) -> int:
+    """The last start of a slice of `count` elements of an axis of `n`."""
+    return n - (count - 1) * step - 1
+
+
+# ---- the graph of a fingerprint, with variables
+
+
+class Instance(NamedTuple):
+    """A graph over leaves, and the variables it takes: those it had, then one per varying hole."""
+
+    roots: list[UOp]
+    variables: list[UOp]
+
+
+def instance(print_: Fingerprint, roots: Sequence[UOp], varying: Sequence[int] = ()) -> Instance:
+    """The graph under `roots` (nodes of `print_`) with leaves in place of realised nodes, variables
+    renamed by number, and the holes numbered `varying` as further variables."""
+    given = [_renamed(v, f"given{i}") for i, v in enumerate(print_.variables)]
+    new: dict[UOp, UOp] = {
+        **dict(print_.settled),
+        **dict(zip(print_.variables, given, strict=True)),
+    }
+    made: list[UOp] = []
+    open_: dict[UOp, list[tuple[int, str]]] = {}
+    for i in varying:
+        hole = print_.holes[i]
+        open_.setdefault(hole.node, []).append((hole.axis, f"hole{i}"))
+    names: dict[str, UOp] = {}
+    for node in print_.nodes:
+        if node in new:
+            continue
+        src = tuple([new[s] for s in node.src])
+        varies = open_.get(node)
+        if varies is not None:
+            new[node] = _FILLED[node.op](node, src, varies, names)
+        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+            new[node] = node
+        else:
+            new[node] = UOp(node.op, node.dtype, src, node.arg)
+        hand_on(node, new[node])
+    made = [names[f"hole{i}"] for i in varying]
+    return Instance([new[r] for r in roots], [*given, *made])
+
+
+def _renamed(variable: UOp, name: str) -> UOp:
+    return UOp(Ops.VARIABLE, variable.dtype, (), (name, *variable.arg[1:]))
+
+
+Open = Sequence[tuple[int, str]]  # (axis, name) of the holes of one node
+
+
+def _filled_constant(node: UOp, src: tuple[UOp, ...], open_: Open, names: dict[str, UOp]) -> UOp:
+    names[open_[0][1]], value = scalar_variable(open_[0][1], node.dtype)
+    return value
+
+
+def _filled_shrink(node: UOp, src: tuple[UOp, ...], open_: Open, names: dict[str, UOp]) -> UOp:
+    x = src[0]
+    varying = {axis for axis, _ in open_}
+    whole = [(0, n, 1) for n in x.shape]
+    x = x.shrink([whole[a] if a in varying else b for a, b in enumerate(node.arg)])
+    for axis, name in open_:
+        count, step = node.shape[axis], node.arg[axis][2]
+        start = UOp.variable(name, 0, room(node.src[0].shape[axis], count, step))
+        names[name] = start
+        x = x.gather(_op(Ops.ADD, _line(count, step), start.broadcast_to((count,))), axis)
+    return x
+
+
+def _filled_pad(node: UOp, src: tuple[UOp, ...], open_: Open, names: dict[str, UOp]) -> UOp:
+    """A gather with positions outside, which give 0; a constant needs no memory: a choice."""
+    x = src[0]
+    varying = {axis for axis, _ in open_}
+    x = x.pad([(0, 0, 0) if a in varying else p for a, p in enumerate(node.arg)])
+    base = x
+    while base.op in MOVEMENT and base.op is not Ops.PAD:
+        base = base.src[0]
+    inside: UOp | None = None
+    for axis, name in open_:
+        n, total = x.shape[axis], node.shape[axis]
+        before = UOp.variable(name, 0, total - node.src[0].shape[axis])
+        names[name] = before
+        place = _op(Ops.SUB, _line(total, 1), before.broadcast_to((total,)))
+        if base.op is not Ops.CONST:
+            x = x.gather(place, axis)
+            continue
+        first, end = (UOp.index(i).broadcast_to((total,)) for i in (0, n))
+        here = _op(Ops.AND, _op(Ops.CMPLE, first, place), _op(Ops.CMPLT, place, end))
+        shape = tuple(total if a == axis else 1 for a in range(len(node.shape)))
+        here = here.reshape(shape).expand(node.shape)
+        inside = here if inside is None else _op(Ops.AND, inside, here)
+    if inside is None:
+        return x
+    values = (base.broadcast_to(node.shape), UOp.const(node.dtype, 0).broadcast_to(node.shape))
+    return UOp(Ops.WHERE, node.dtype, (inside, *values))
+
+
+def _line(count: int, step: int) -> UOp:
+    """0, step, 2·step, …"""
+    line = UOp.iota(count, dtypes.index)
+    return line if step == 1 else _op(Ops.MUL, line, UOp.index(step).broadcast_to((count,)))
+
+
+def _op(op: Ops, a: UOp, b: UOp) -> UOp:
+    """A node as it is: the smart constructor's normal form of indices is for scalars."""
+    return UOp(op, dtypes.bool if op in COMPARISONS else a.dtype, (a, b))
+
+
+_FILLED: Mapping[Ops, Callable[[UOp, tuple[UOp, ...], Open, dict[str, UOp]], UOp]] = {
+    Ops.CONST: _filled_constant,
+    Ops.SHRINK: _filled_shrink,
+    Ops.PAD: _filled_pad,
+}
 
 _CARRIERS: Mapping[DType, DType] = {  # narrow scalars travel in a type that every machine passes
     dtypes.float16: dtypes.float32,
@@ -150,16 +315,6 @@ def scalar_variable(name: str, dtype: DType) -> tuple[UOp, UOp]:
     variable = UOp.variable(name, dtype.min, dtype.max, carrier)  # type: ignore[arg-type]
     node = variable if carrier is dtype else UOp(Ops.CAST, dtype, (variable,))
     return variable, node
-
-
-def with_variables(holes: Iterable[UOp], prefix: str = "hole") -> tuple[dict[UOp, UOp], list[UOp]]:
-    """For each hole the node to put in its place, and the variables in the same order."""
-    replace: dict[UOp, UOp] = {}
-    variables = []
-    for number, hole in enumerate(holes):
-        variable, replace[hole] = scalar_variable(f"{prefix}{number}", hole.dtype)
-        variables.append(variable)
-    return replace, variables
 
 
 def substitute_all(roots: Sequence[UOp], replace: Mapping[UOp, UOp]) -> list[UOp]:
