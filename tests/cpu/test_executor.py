@@ -258,7 +258,7 @@ def test_two_python_threads_run_two_plans_at_once(three: Any, build: Any) -> Non
             for i in range(60):
                 run([a, b])
                 np.testing.assert_array_equal(three.get(a, start), start + 10 * addend * (i + 1))
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=train, args=(a,)) for a in (1.0, 2.0, 3.0)]

@@ -1,4 +1,6 @@
-"""Row 1 of the regime: the same program gives the same numbers everywhere, and once failed stays fixed."""
+"""Row 1 of the regime: the same program gives the same numbers everywhere, and once failed stays
+fixed.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_a_failure_is_saved_as_data(tmp_path: Path) -> None:
 
 
 def test_programs_that_fail_only_together_are_joined() -> None:
-    one = Program((Node("full", (), {"shape": [1], "c": 3, "dtype": "int32"}), Node("neg", (0,))), (1,))
+    one = Program(
+        (Node("full", (), {"shape": [1], "c": 3, "dtype": "int32"}), Node("neg", (0,))), (1,)
+    )
     both = fuzz.joined([one, one])
     assert both.outputs == (1, 3)
     assert [k.value.tolist() for k in known(both)] == [[3], [-3], [3], [-3]]

@@ -29,7 +29,9 @@ INNER_KINDS = ("unroll", "partial", "vector")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel and how its loops run. `log` is the list of verbs that made it, for people and caches."""
+    """A kernel and how its loops run. `log` is the list of verbs that made it, for people and
+    caches.
+    """
 
     stores: tuple[UOp, ...]
     order: tuple[UOp, ...]

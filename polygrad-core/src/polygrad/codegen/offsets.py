@@ -1,4 +1,6 @@
-"""Offsets in the order of the loops, so that a loop's body adds one term to what was known before it."""
+"""Offsets in the order of the loops, so that a loop's body adds one term to what was known before
+it.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,9 @@ def halves(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, 
 
 
 def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
-    """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block early."""
+    """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block
+    early.
+    """
     n = length(loop)
     if n % factor == 0:
         return split(kernel, loop, factor)
@@ -253,7 +255,9 @@ def accumulate(kernel: Kernel, loop: UOp) -> Kernel:
 
 
 def unmix(kernel: Kernel) -> Kernel:
-    """Split ranges that are only seen through // and % of one divisor, so that indices become linear."""
+    """Split ranges that are only seen through // and % of one divisor, so that indices become
+    linear.
+    """
     while (found := _mixed(kernel)) is not None:
         kernel = split(kernel, *found)
     return kernel

@@ -191,7 +191,9 @@ class Buffer:
 
 
 def exchange(a: Buffer, b: Buffer) -> None:
-    """Let two Buffers of one device and size trade their memory: what holds one sees the other's bytes."""
+    """Let two Buffers of one device and size trade their memory: what holds one sees the other's
+    bytes.
+    """
     if (a.device, a.nbytes) != (b.device, b.nbytes):
         raise ValueError(f"{a!r} and {b!r} cannot trade their memory")
     a._handle, b._handle = b._handle, a._handle

@@ -175,7 +175,9 @@ def _reused(node: UOp) -> bool:
 
 
 class Fusion:
-    """The walk. Afterwards `uses` says where every node is needed and `home` which kernel stores it."""
+    """The walk. Afterwards `uses` says where every node is needed and `home` which kernel stores
+    it.
+    """
 
     def __init__(self, roots: Sequence[UOp], fuse: bool = True) -> None:
         self.fuse = fuse  # False: every operation is a kernel of its own, for tests
@@ -367,7 +369,9 @@ def _length(loop: UOp) -> int:
 
 
 def _core(node: UOp) -> UOp:
-    """Below reshapes: a stored node's kernel runs over this shape, row-major offsets being the same."""
+    """Below reshapes: a stored node's kernel runs over this shape, row-major offsets being the
+    same.
+    """
     while node.op is Ops.RESHAPE:
         node = node.src[0]
     return node

@@ -1,4 +1,6 @@
-"""Recipes: for each loop shape one good list of transforms. A recipe looks at structure, never at names."""
+"""Recipes: for each loop shape one good list of transforms. A recipe looks at structure, never at
+names.
+"""
 
 from __future__ import annotations
 

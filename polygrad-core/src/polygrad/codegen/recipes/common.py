@@ -1,4 +1,6 @@
-"""What recipes share: how many lanes a kernel has, how each index walks a range, how work is cut up."""
+"""What recipes share: how many lanes a kernel has, how each index walks a range, how work is cut
+up.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def factored(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None
 
 
 def tile(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp, UOp | None]:
-    """Cut a range into steps of `factor` (at most its length): outer, inner, and what is left over."""
+    """Cut a range into steps of `factor` (at most its length): outer, inner, and what is left
+    over.
+    """
     n = length(loop)
     factor = min(factor, n)
     kernel, main, rest = cut(kernel, loop, n - n % factor)

@@ -1,4 +1,6 @@
-"""No reduction: one long range where the indices allow it, vectors along the contiguous axis, blocks."""
+"""No reduction: one long range where the indices allow it, vectors along the contiguous axis,
+blocks.
+"""
 
 from __future__ import annotations
 
