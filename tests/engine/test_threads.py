@@ -67,7 +67,7 @@ def train(seed: int, steps: int = 20) -> list[float]:
 
 
 def in_threads(*actions) -> list[object]:
-    """Run the actions at once, switching as often as Python can; their results or errors in order."""
+    """Run the actions at once, switching often; their results or errors in order."""
     results: list[object] = [None] * len(actions)
 
     def run(i: int) -> None:

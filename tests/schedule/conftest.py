@@ -1,5 +1,7 @@
-"""Runs the kernels of a tensor graph one by one on a device, with any transforms: what the tests of the
-schedule language need, without the engine."""
+"""Runs the kernels of a tensor graph one by one on a device, with any transforms.
+
+That is what the tests of the schedule language need, without the engine.
+"""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def rebuild(node: UOp, src: tuple[UOp, ...]) -> UOp:
 
 
 def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:
-    """`roots` with nodes replaced. A reduction over a replaced range runs over the ranges inside its
+    """`roots` with nodes replaced. A reduction over a replaced range runs over those inside its
     replacement; a gate that became known is dropped."""
     new: dict[UOp, UOp] = dict(table)
     for node in toposort(roots, lambda n: n not in table):
@@ -209,6 +209,6 @@ def index_roots(stores: Iterable[UOp]) -> list[UOp]:
         if node.op is Ops.RANGE or node.dtype is dtypes.index:
             continue
         for s in node.src:
-            if s.dtype is dtypes.index and not (node.op is Ops.REDUCE):
+            if s.dtype is dtypes.index and node.op is not Ops.REDUCE:
                 out[s] = None
     return list(out)

@@ -216,7 +216,7 @@ class Linearizer:
         self.nest((), sorted(found.values(), key=lambda s: s.rank))
 
     def nest(self, loops: tuple[UOp, ...], inside: Sequence[Statement]) -> None:
-        """Statements that stand directly in `loops`, by rank, then each inner loop with all of its own:
+        """Statements that stand directly in `loops`, by rank, then each inner loop with all its own:
         what a reduction leaves in its accumulators is read before the loop around it goes on."""
         inner: dict[UOp, list[Statement]] = {}
         for statement in inside:
@@ -313,7 +313,7 @@ class Linearizer:
         return (self.broadcast(self.value(body), lanes),)
 
     def reduced_lanes(self, node: UOp) -> int:
-        """Lanes of an accumulator: each lane of a reduced vector counts, whatever the body reads."""
+        """Lanes of an accumulator: each lane of a reduced vector counts, whatever is read."""
         own = [length(r) for r in node.src[1:] if r in self.vectors]
         return own[0] if own else self.lanes(node.src[0])
 

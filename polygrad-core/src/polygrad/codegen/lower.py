@@ -1,4 +1,4 @@
-"""The last steps before printing: expressions the target knows, offsets in the order of the loops."""
+"""The last steps before printing: expressions the target knows, offsets in loop order."""
 
 from __future__ import annotations
 

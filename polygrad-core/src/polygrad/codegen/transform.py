@@ -82,7 +82,7 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
 
 
 def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
-    """Round the length of a range up to a multiple; loads and stores beyond the end are gated off."""
+    """Round a range up to a multiple; loads and stores beyond the end are gated off."""
     n = length(loop)
     longer = -(-n // multiple) * multiple
     if longer == n:
@@ -122,7 +122,7 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tu
 
 
 def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
-    """Cut a range in two, [lo, lo + at) and the rest: reductions become the sum of both parts, stores
+    """Cut a range in two, [lo, lo + at) and the rest: reductions become the sum of both, stores
     are doubled. The first part keeps its place in the loop order, the rest follows it."""
     n, lo = length(loop), int(loop.src[0].arg)
     if not 0 < at < n:
@@ -218,7 +218,7 @@ def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:
 
 
 def bind(kernel: Kernel, loop: UOp, kind: str = "grid") -> Kernel:
-    """Run a range on the blocks of the launch. Only output ranges, which are independent, may be."""
+    """Run a range on the blocks of the launch: only output ranges, which are independent."""
     if loop not in kernel.outputs:
         raise ScheduleError(f"bind: range {loop.arg[0]} is reduced or sequential")
     if not static(loop):

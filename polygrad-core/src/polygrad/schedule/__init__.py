@@ -38,7 +38,7 @@ class CopyItem:
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """`items` in an order that respects every dependency; `results[i]` holds root i; `writes` are
-    assignments as (old leaf, leaf of the new value), the same leaf where the kernel writes in place."""
+    assignments as (old leaf, leaf of the new value), one leaf where the kernel writes in place."""
 
     items: tuple[KernelItem | CopyItem, ...]
     results: tuple[UOp, ...]

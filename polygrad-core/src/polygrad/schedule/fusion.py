@@ -157,7 +157,7 @@ def _gather_base(node: UOp) -> list[UOp]:
 
 
 def is_contraction(node: UOp) -> bool:
-    """A sum of products in which each operand is re-used along an axis of the other: matmul, conv."""
+    """A sum of products, each operand re-used along an axis of the other: matmul, conv."""
     if node.op is not Ops.REDUCE or node.arg[0] is not Ops.ADD:
         return False
     body = node.src[0]
@@ -301,7 +301,7 @@ class Fusion:
         return Use(group, ranges, None)
 
     def _join(self, node: UOp, uses: dict[Use, list[Around | None]]) -> Use | None:
-        """A consumer's kernel that visits exactly the elements of `node`, if joining it is legal."""
+        """A consumer's kernel that visits exactly `node`'s elements, if joining it is legal."""
         if _core(node) is not node or not self.fuse:
             return None
         for use, arounds in uses.items():

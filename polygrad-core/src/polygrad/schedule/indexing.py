@@ -156,7 +156,7 @@ _MOVES: Final[dict[Ops, Callable[[UOp, Index], tuple[Index, UOp | None]]]] = {
 
 
 def source_index(node: UOp, index: Index) -> tuple[Index, UOp | None]:
-    """Where a movement `node` at `index` reads its source, and the condition under which it does."""
+    """Where a movement `node` at `index` reads its source, and under which condition."""
     return _MOVES[node.op](node, index)
 
 

@@ -22,7 +22,7 @@ PARTS: Final = (64, 256)  # wanted number of partial results along the split axi
 
 
 def prepare(roots: Sequence[UOp]) -> list[UOp]:
-    """The same roots with long reductions split. Nodes that need no change stay the same objects."""
+    """The same roots with long reductions split; nodes that need no change stay the same."""
     new: dict[UOp, UOp] = {}
     for node in toposort(roots):
         src = tuple(new[s] for s in node.src)

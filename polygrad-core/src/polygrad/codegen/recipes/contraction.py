@@ -3,11 +3,11 @@
 Which range plays which part follows from index dependence alone: *m* ranges move only the first
 factor, *n* ranges only the second, the others of the output are a batch. Two forms:
 
-*outer*: the output is contiguous along n. A register tile of rows x vectors; each step of k loads a few
-vectors of one factor and broadcasts a few scalars of the other.
+*outer*: the output is contiguous along n. A register tile of rows x vectors; each step of k loads
+a few vectors of one factor and broadcasts a few scalars of the other.
 
-*dot*: both factors are contiguous along k (x @ w.T). Lanes run along k; a tile of rows x columns keeps
-one vector of partial sums for each output.
+*dot*: both factors are contiguous along k (x @ w.T). Lanes run along k; a tile of rows x columns
+keeps one vector of partial sums for each output.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Reductions without re-use of operands: rows, columns, everything, and several over one row.
 
 *Rows*: the reduced axis is contiguous in memory. Each core takes rows; lanes are partial sums, and
-several accumulators hide the latency of an addition. Further loops over the same row (softmax, layer
-norm) follow in the same block, the row still in cache.
+several accumulators hide the latency of an addition. Further loops over the same row (softmax,
+layer norm) follow in the same block, the row still in cache.
 
-*Columns*: the reduced axis is strided and an output axis contiguous. A block takes a strip of columns
-and walks the rows once; the strip is wide enough that each row gives whole cache lines and pages.
+*Columns*: the reduced axis is strided and an output axis contiguous. A block takes a strip of
+columns and walks the rows once; the strip is wide enough that each row gives whole cache lines and
+pages.
 """
 
 from __future__ import annotations
