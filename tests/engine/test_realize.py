@@ -321,3 +321,15 @@ def test_a_part_padded_at_a_place_that_moves(device: str) -> None:
     for n in range(5):
         want = np.pad(np.array([2.0, 4.0, 6.0]), (n, 5 - n)).tolist()
         assert (x * 2).pad(((n, 5 - n),)).tolist() == want
+
+
+def test_a_device_that_was_closed_is_opened_anew() -> None:
+    from polygrad import device as devices
+
+    def run() -> None:
+        assert (Tensor([1.0, 2.0], device="interp") * 2.5).tolist() == [2.5, 5.0]
+
+    run()
+    devices.close_all()
+    run()
+    assert made(run) == 0

@@ -127,7 +127,7 @@ class _Realization:
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
         key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], devices.default())
         entry = cache.get(key)
-        if entry is None:
+        if entry is None or not entry.exact.usable:
             entry = self._first(print_)
             cache.put(key, entry)
         else:
@@ -266,7 +266,7 @@ def run(
     """
     for stage in routine.stages:
         if isinstance(stage, PlanStage):
-            runtime.arena(stage.device.name).reserve(stage.plan.arena_bytes)
+            runtime.arena(stage.device).reserve(stage.plan.arena_bytes)
     calls = [_call(stage, runtime, buffers, values) for stage in routine.stages]
     for call, arguments in calls:
         call(*arguments)

@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from ..device.buffer import Buffer
 from ..dtype import DType, canonical, dtypes
 from ..errors import CaptureError, StateError
+from ..plugin import Device
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp
 from .capture import Capture, active
@@ -65,7 +66,7 @@ class Arena:
 
     __slots__ = ("buffer", "device", "generation")
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Device) -> None:
         self.device, self.generation = device, 0
         self.buffer: Buffer | None = None
 
@@ -74,7 +75,7 @@ class Arena:
         if nbytes and (self.buffer is None or self.buffer.nbytes < nbytes):
             self.buffer = None  # given back first, so that both never stand side by side
             self.generation += 1
-            grown = Buffer(self.device, nbytes)
+            grown = Buffer(self.device.name, nbytes)
             grown.handle  # noqa: B018  (allocates now)
             self.buffer = grown
 
@@ -182,10 +183,11 @@ class Runtime:
 
     # ---- scratch memory
 
-    def arena(self, device: str) -> Arena:
-        found = self._arenas.get(device)
-        if found is None:
-            found = self._arenas[device] = Arena(device)
+    def arena(self, device: Device) -> Arena:
+        """The scratch memory of an opened device."""
+        found = self._arenas.get(device.name)
+        if found is None or found.device is not device:
+            found = self._arenas[device.name] = Arena(device)
         return found
 
     # ---- captures

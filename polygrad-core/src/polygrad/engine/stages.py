@@ -108,6 +108,12 @@ class Routine:
         self.launches = sum(isinstance(s, Launch) for p in plans for s in p.steps)
         self.copies = len(stages) - len(plans)
 
+    @property
+    def usable(self) -> bool:
+        """Whether its devices are still open (closed and opened again is another device)."""
+        stages = [s for s in self.stages if isinstance(s, PlanStage)]
+        return all(devices.get(s.device.name) is s.device for s in stages)
+
 
 def assemble(
     schedule: Schedule,
@@ -323,7 +329,7 @@ def ready(stage: PlanStage, runtime: Runtime) -> Any:
     device, plan = stage.device, stage.plan
     if devices.get(device.name) is not device:
         raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
-    arena = runtime.arena(device.name)
+    arena = runtime.arena(device)
     arena.reserve(plan.arena_bytes)
     if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
         stage.executable = _prepared(stage, arena.handle if plan.arena_bytes else None)
