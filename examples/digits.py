@@ -18,17 +18,17 @@ EPOCHS, BATCH = 12, 60
 
 
 class Net:
-    """Two convolutions, each followed by taking the largest of 2 by 2, then one linear layer."""
+    """Two normalised convolutions, the largest of each 2 by 2 after both, one linear layer."""
 
     def __init__(self):
-        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
+        self.conv1, self.norm1 = nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm(16)
+        self.conv2, self.norm2 = nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm(32)
         self.linear = nn.Linear(32 * 2 * 2, 10)
 
     def __call__(self, image):
-        x = self.conv1(image).relu().max_pool2d(2)
-        x = self.conv2(x).relu().max_pool2d(2)
-        return {"digit": self.linear(x.flatten(1))}
+        x = self.norm1(self.conv1(image)).relu().max_pool2d(2)
+        x = self.norm2(self.conv2(x)).relu().max_pool2d(2)
+        return {"digit": self.linear(x.flatten(1).dropout(0.2))}
 
 
 USE = """
@@ -62,10 +62,9 @@ def main():
         targets={"label": Tensor.empty(BATCH, dtype="int32")},
         loss=lambda outputs, label: outputs["digit"].cross_entropy(label),
     )
-    history = model.fit(
-        {"image": images[~held], "label": digits[~held].astype(np.int32)},
-        epochs=EPOCHS, batch_size=BATCH, remainder="drop", shuffle=0, optimizer="adam", lr=0.003,
-    )  # fmt: skip
+    data = {"image": images[~held], "label": digits[~held].astype(np.int32)}
+    rate = nn.lr.cosine_decay(0.005, 0.0, EPOCHS * (len(data["label"]) // BATCH))
+    history = model.fit(data, EPOCHS, BATCH, optimizer="adam", lr=rate, shuffle=0, remainder="drop")
 
     test, truth = images[held], digits[held]
     parts = [model.forward(image=test[i : i + BATCH])["digit"] for i in range(0, len(test), BATCH)]
