@@ -247,12 +247,7 @@ def scalar(value: Scalar, dtype: DType, shape: Shape) -> UOp:
             if dtype.itemsize < 8
             else f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)})."
         )
-    const = UOp.const(dtype, value)
-    if not shape:
-        return const
-    ones = (1,) * len(shape)
-    out = UOp(Ops.RESHAPE, dtype, (const,), ones)
-    return out if shape == ones else UOp(Ops.EXPAND, dtype, (out,), shape)
+    return UOp.everywhere(dtype, value, shape)
 
 
 def _plain(x: Any) -> Scalar:

@@ -40,6 +40,10 @@ _ON_BOOL = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAXIMUM: Ops.OR, Ops.MINIMUM:
 
 def binary(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
     """`op` of two operands, joined."""
+    if isinstance(x, Base) and isinstance(y, Base):
+        a, b = x.uop, y.uop
+        if a.dtype is b.dtype and a.shape == b.shape and a.dtype.kind != "bool":
+            return result(UOp.alu(op, a, b), x, y)  # nothing to join: the common case, and fast
     nodes, tensors = joined(name, x, y)
     if nodes[0].dtype.kind == "bool":
         if op is Ops.SUB:

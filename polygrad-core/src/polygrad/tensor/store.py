@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType
+from ..engine.capture import active as capturing
 from ..uop.ops import Ops, UOp, size
-from .base import Base, _leaves, capturing, leaf
+from .base import Base, _leaves, leaf
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -53,6 +53,9 @@ __all__ = [
 ]
 
 _uids = itertools.count(1)
+# Constants of a shape that were used lately: three nodes that an eager loop would make each time.
+_constants: dict[Any, UOp] = {}
+MAX_CONSTANTS: Final = 512
 _new: Final = object.__new__
 _DOUBLE: Final = struct.Struct("<d").pack
 _BY_BITS: Final = frozenset({float, bool})
@@ -121,6 +124,20 @@ class UOp(_Parts):
         return UOp(Ops.CONST, dtype, src, canonical(dtype, value))
 
     @staticmethod
+    def everywhere(dtype: DType, value: Any, shape: Shape) -> UOp:
+        """A constant with the shape of the tensor it will meet."""
+        if not shape:
+            return UOp.const(dtype, value)
+        key = (dtype, value or repr(value), shape)  # 0.0 and -0.0 are equal, their names are not
+        found = _constants.get(key)
+        if found is None:
+            found = UOp.const(dtype, value).broadcast_to(shape)
+            if len(_constants) >= MAX_CONSTANTS:
+                _constants.clear()
+            _constants[key] = found
+        return found
+
+    @staticmethod
     def index(value: int) -> UOp:
         """A constant of dtype index."""
         return UOp(Ops.CONST, dtypes.index, (), value)
@@ -172,8 +189,7 @@ class UOp(_Parts):
         """A number as a constant of this node's dtype and shape."""
         if isinstance(other, UOp):
             return other
-        const = UOp.const(self.dtype, other)
-        return const.broadcast_to(self.shape) if self.shape else const
+        return UOp.everywhere(self.dtype, other, self.shape)
 
     def __add__(self, o: UOp | int | float) -> UOp:
         return UOp.alu(Ops.ADD, self, self._with(o))

@@ -41,9 +41,18 @@ class Site(NamedTuple):
 def user_frame() -> FrameType | None:
     """The innermost frame outside this package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_ours(frame.f_globals.get("__name__")):
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        ours = _known.get(name)
+        if ours is None:
+            ours = _known[name] = is_ours(name)
+        if not ours:
+            break
         frame = frame.f_back
     return frame
+
+
+_known: dict[object, bool] = {}  # module name -> whether it is ours: this runs for every operation
 
 
 def here(path: str = "") -> Site | None:
