@@ -238,8 +238,9 @@ def canonical(dtype: DType, value: Any) -> bool | int | float:
         if dtype is dtypes.float16:
             return _round_float16(value)
         return _round_bfloat16(value) if dtype is dtypes.bfloat16 else value
-    value = int(value)
+    number = int(value)
     if dtype.kind == "index":
-        return value
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.kind == "int" and value >> (dtype.bits - 1) else value
+        return number
+    number &= (1 << dtype.bits) - 1
+    negative = dtype.kind == "int" and number >> (dtype.bits - 1)
+    return number - (1 << dtype.bits) if negative else number

@@ -22,6 +22,7 @@ from ..dtype import DType, dtypes
 from ..target import Target
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
+from .cost import operations, traffic
 from .kernel import Free, Kernel, extent, length
 from .offsets import along
 
@@ -193,8 +194,10 @@ class Linearizer:
         for loop in missing:
             first = self.constant(self.index, int(loop.src[0].arg))
             test = self.emit(Ops.CMPEQ, dtypes.bool, (self.scopes[0].values[loop], first))
-            both = (condition, test)
-            condition = test if condition is None else self.emit(Ops.AND, dtypes.bool, both)
+            if condition is not None:
+                test = self.emit(Ops.AND, dtypes.bool, (condition, test))
+            condition = test
+        assert condition is not None
         at = self.emit(Ops.IF, dtypes.void, (condition,))
         self.scopes.append(Scope(None))
         return at
@@ -216,7 +219,7 @@ class Linearizer:
         self.nest((), sorted(found.values(), key=lambda s: s.rank))
 
     def nest(self, loops: tuple[UOp, ...], inside: Sequence[Statement]) -> None:
-        """Statements that stand directly in `loops`, by rank, then each inner loop with all its own:
+        """Statements that stand directly in `loops`, by rank, then each inner loop with all of it:
         what a reduction leaves in its accumulators is read before the loop around it goes on."""
         inner: dict[UOp, list[Statement]] = {}
         for statement in inside:
@@ -381,7 +384,7 @@ class Linearizer:
 
     def load_partials(self, acc: Accumulator) -> list[int]:
         out: list[int] = []
-        steps = [[]]
+        steps: list[list[tuple[UOp, int]]] = [[]]
         for loop in acc.partial:
             lo = int(loop.src[0].arg)
             steps = [[*s, (loop, lo + i)] for s in steps for i in range(length(loop))]
@@ -521,7 +524,16 @@ def program(
     specs = tuple(
         VariableSpec(n.arg[0], printer.dtype_of(n), n.arg[1], n.arg[2]) for n in variables.values()
     )
-    return LinearProgram(name, tuple(ops), _params(kernel), specs, grid, note=note)
+    return LinearProgram(
+        name,
+        tuple(ops),
+        _params(kernel),
+        specs,
+        grid,
+        flops=operations(kernel),
+        bytes=traffic(kernel),
+        note=note,
+    )
 
 
 def _params(kernel: Kernel) -> tuple[Param, ...]:

@@ -66,14 +66,14 @@ class Builder:
         uses = self.fusion.uses[node]
         home = self.fusion.home.get(node)
         if home is not None and node.op in (Ops.COPY, Ops.SCATTER, Ops.KERNEL):
-            home_value = None
+            home_value: UOp | None = None
         elif home is not None:
             home_value = self._expression(node, home)
             self._store(node, home, home_value)
         for use in uses:
             if home is None:
                 self.values[node, use] = self._expression(node, use)
-            elif use == home:
+            elif use == home and home_value is not None:
                 self.values[node, use] = home_value
             else:
                 self.values[node, use] = self._load(self.leaves[node], node, use)

@@ -41,7 +41,7 @@ class Use(NamedTuple):
     """One place that needs a node's value."""
 
     kernel: Group
-    index: Index
+    index: Index  # type: ignore[assignment]  # tuple.index is not used
     valid: UOp | None
 
 

@@ -69,13 +69,14 @@ def _integers(rng: Any, dtype: str, shape: tuple[int, ...], kind: str) -> np.nda
         edges = np.array([info.min, info.min + 1, 0, 1, 2, info.max - 1, info.max], dtype)
         return np.asarray(rng.choice(edges, shape), dtype)
     low = 0 if info.min == 0 else -9
-    return np.asarray(rng.integers(low, 10, shape), dtype)
+    made: np.ndarray = np.asarray(rng.integers(low, 10, shape), dtype)
+    return made
 
 
 def _special(rng: Any, shape: tuple[int, ...]) -> np.ndarray:
     value = rng.normal(size=shape)
     odd = rng.choice([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan], shape)
-    return np.where(rng.random(shape) < 0.15, odd, value)
+    return np.asarray(np.where(rng.random(shape) < 0.15, odd, value))
 
 
 _FLOAT_KINDS: dict[str, Callable[[Any, tuple[int, ...]], np.ndarray]] = {

@@ -58,7 +58,7 @@ def _outputs(p: Program) -> Iterator[Program]:
     n = len(p.outputs)
     if n < 2:
         return
-    kept = [(o,) for o in p.outputs] if n < 4 else []
+    kept: list[tuple[int, ...]] = [(o,) for o in p.outputs] if n < 4 else []
     kept += [p.outputs[: n // 2], p.outputs[n // 2 :]]
     kept += [p.outputs[:i] + p.outputs[i + 1 :] for i in range(n)]
     for outputs in dict.fromkeys(kept):

@@ -16,7 +16,7 @@ def choose(kernel: Kernel, target: Target) -> Kernel:
         return reference(kernel)
     kernel = fuse_all(unmix(kernel))
     for recipe in (contraction, reduction, elementwise):
-        made = recipe.apply(kernel, target)
+        made: Kernel | None = recipe.apply(kernel, target)
         if made is not None:
             return made
     raise AssertionError("the elementwise recipe takes every kernel")
