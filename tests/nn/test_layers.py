@@ -89,6 +89,40 @@ def test_conv1d(device: str, rng: Rng) -> None:
     close(layer(Tensor(x)), wanted)
 
 
+def test_conv_transpose_spreads_each_element_over_a_window(device: str, rng: Rng) -> None:
+    layer = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
+    x = rng.standard_normal((2, 4, 3, 4), np.float32)
+    w = wide(layer.weight)
+    full = np.zeros((2, 6, 3 * 2 + 2, 4 * 2 + 2))
+    for c in range(4):
+        outs = slice(c // 2 * 3, c // 2 * 3 + 3)
+        for i in range(3):
+            for j in range(4):
+                spread = x[:, c, i, j][:, None, None, None] * w[c]
+                full[:, outs, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3] += spread
+    wanted = full[:, :, 1 : 1 + 6, 1 : 1 + 8] + wide(layer.bias)[:, None, None]
+    close(layer(Tensor(x)), wanted)
+
+
+def test_lstm_cell(device: str, rng: Rng) -> None:
+    cell = nn.LSTMCell(3, 5)
+    x = rng.standard_normal((4, 3), np.float32)
+
+    def sigmoid(z: Any) -> Any:
+        return 1 / (1 + np.exp(-z))
+
+    def step(x: Any, h: Any, c: Any) -> Any:
+        gates = x @ wide(cell.weight_ih).T + h @ wide(cell.weight_hh).T
+        i, f, g, o = np.split(gates + wide(cell.bias_ih) + wide(cell.bias_hh), 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        return sigmoid(o) * np.tanh(c), c
+
+    wanted = step(x, *step(x, np.zeros((4, 5)), np.zeros((4, 5))))
+    got = cell(Tensor(x), cell(Tensor(x)))
+    for a, b in zip(got, wanted, strict=True):
+        close(a, b)
+
+
 def normalized(x: Any, axes: Any, eps: float = 1e-5) -> Any:
     x = x.astype(np.float64)
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
@@ -108,6 +142,11 @@ def test_layer_norm_2d(device: str, rng: Rng) -> None:
 def test_group_norm(device: str, rng: Rng) -> None:
     x = rng.standard_normal((2, 6, 4), np.float32)
     close(nn.GroupNorm(3, 6)(Tensor(x)), normalized(x.reshape(2, 3, 8), -1).reshape(x.shape))
+
+
+def test_instance_norm(device: str, rng: Rng) -> None:
+    x = rng.standard_normal((2, 3, 4, 5), np.float32)
+    close(nn.InstanceNorm(3)(Tensor(x)), normalized(x, (2, 3)))
 
 
 def test_rms_norm(device: str, rng: Rng) -> None:
@@ -166,6 +205,8 @@ WRONG = [
     (lambda: nn.Linear(4, 3), (2, 5), r"Linear\(4, 3\) takes \(…, 4\), got an input of shape"),
     (lambda: nn.Conv2d(4, 3, 3), (2, 5, 8, 8), r"Conv2d\(4, 3, 3\) takes \(N, 4, H, W\), got"),
     (lambda: nn.Conv1d(4, 3, 3), (4, 8), r"Conv1d\(4, 3, 3\) takes \(N, 4, L\), got"),
+    (lambda: nn.ConvTranspose1d(4, 3, 3), (2, 5, 8), r"ConvTranspose1d\(4, 3, 3\) takes"),
+    (lambda: nn.LSTMCell(4, 3), (2, 5), r"LSTMCell\(4, 3\) takes \(N, 4\), got"),
     (lambda: nn.BatchNorm(4), (2, 5), r"BatchNorm\(4\) takes \(N, 4, …\), got"),
     (lambda: nn.BatchNorm2d(4), (2, 4), r"BatchNorm2d\(4\) takes \(N, 4, H, W\), got"),
     (lambda: nn.LayerNorm(4), (2, 5), r"LayerNorm\(4\) takes \(…, 4\), got"),

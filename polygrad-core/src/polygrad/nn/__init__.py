@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from . import state as state
     from .conv import Conv1d as Conv1d
     from .conv import Conv2d as Conv2d
+    from .conv import ConvTranspose1d as ConvTranspose1d
+    from .conv import ConvTranspose2d as ConvTranspose2d
     from .layers import Dropout as Dropout
     from .layers import Embedding as Embedding
     from .layers import Linear as Linear
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from .norm import BatchNorm as BatchNorm
     from .norm import BatchNorm2d as BatchNorm2d
     from .norm import GroupNorm as GroupNorm
+    from .norm import InstanceNorm as InstanceNorm
     from .norm import LayerNorm as LayerNorm
     from .norm import LayerNorm2d as LayerNorm2d
     from .norm import RMSNorm as RMSNorm
+    from .recurrent import LSTMCell as LSTMCell
     from .state import get_parameters as get_parameters
     from .state import get_state_dict as get_state_dict
     from .state import load_state_dict as load_state_dict
@@ -39,9 +43,13 @@ _NAMES = {
     "BatchNorm2d": "norm",
     "Conv1d": "conv",
     "Conv2d": "conv",
+    "ConvTranspose1d": "conv",
+    "ConvTranspose2d": "conv",
     "Dropout": "layers",
     "Embedding": "layers",
     "GroupNorm": "norm",
+    "InstanceNorm": "norm",
+    "LSTMCell": "recurrent",
     "LayerNorm": "norm",
     "LayerNorm2d": "norm",
     "Linear": "layers",

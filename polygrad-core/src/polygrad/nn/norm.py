@@ -184,3 +184,14 @@ class GroupNorm:
 
     def __repr__(self) -> str:
         return f"GroupNorm({self.num_groups}, {self.num_channels})"
+
+
+@public
+class InstanceNorm(GroupNorm):
+    """Normalise each channel of each row of (N, C, …): a group per channel."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__(num_features, num_features, eps, affine)
+
+    def __repr__(self) -> str:
+        return f"InstanceNorm({self.num_channels})"
