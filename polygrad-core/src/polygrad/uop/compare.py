@@ -8,11 +8,14 @@ is one kind of ordering here. `d < 0` is `d // g < 0` for every g > 0, hence `8*
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ..dtype import dtypes
 from .divmod import common_factors, settled, split_small
 from .linear import Linear, bounds, linear, node, plus, times
 from .ops import Ops, UOp
+
+_MOST_TERMS: Final = 16  # of a conjunction that are compared with a new one
 
 
 def less(a: UOp, b: UOp) -> UOp:
@@ -93,3 +96,48 @@ def _sides(form: Linear) -> tuple[UOp, UOp]:
     if not left:
         return node((const, ())), node((0, right))
     return node((0, left)), node((-const, right))
+
+
+# ---- conditions that hold together
+
+
+def conjunction(a: UOp, b: UOp) -> UOp | None:
+    """a and b, where one of them says nothing new or they exclude each other; else None."""
+    new = _as_negative(b)
+    if new is None:
+        return None
+    parts = _conjuncts(a)
+    forms = [_as_negative(p) for p in parts]
+    for form in forms:
+        if form is not None and _implies(form, new):
+            return a
+        if form is not None and bounds(*plus(form, new))[0] >= -1:  # both < 0 make it -2 or less
+            return UOp.const(dtypes.bool, False)
+    kept = [p for p, f in zip(parts, forms, strict=True) if f is None or not _implies(new, f)]
+    if len(kept) == len(parts):
+        return None
+    chain: UOp | None = None
+    for part in kept:
+        chain = part if chain is None else UOp(Ops.AND, dtypes.bool, (chain, part))
+    return b if chain is None else UOp.alu(Ops.AND, chain, b)
+
+
+def _conjuncts(condition: UOp) -> list[UOp]:
+    """The terms of a chain of ANDs; a long chain's beginning stays one term."""
+    out: list[UOp] = []
+    while condition.op is Ops.AND and len(out) < _MOST_TERMS:
+        out.append(condition.src[1])
+        condition = condition.src[0]
+    return [condition, *reversed(out)]
+
+
+def _as_negative(condition: UOp) -> Linear | None:
+    """The form that is negative exactly where a `<` of index expressions holds."""
+    if condition.op is not Ops.CMPLT or condition.src[0].dtype is not dtypes.index:
+        return None
+    return plus(linear(condition.src[0]), linear(condition.src[1]), -1)
+
+
+def _implies(a: Linear, b: Linear) -> bool:
+    """Whether a < 0 makes b < 0 certain: b is never above a."""
+    return bounds(*plus(b, a, -1))[1] <= 0

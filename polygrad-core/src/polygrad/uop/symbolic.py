@@ -61,6 +61,7 @@ __all__ = [
 Sources = tuple[UOp, ...]
 _COMMUTATIVE: Final = frozenset({Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ, Ops.CMPNE})
 _INTEGERS: Final = frozenset({"int", "uint"})
+_NEAR: Final = 16  # terms of a chain that are looked at: long chains must not cost their square
 
 
 def simplify(op: Ops, dtype: DType, src: Sources) -> UOp | None:
@@ -116,7 +117,8 @@ def _sub(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return constant(dtype, 0, a)
     if values[0] == 0 and values[0] is not None:
         return -b
-    return a + constant(dtype, -c, b) if c is not None else None
+    # Unsigned, x - 1 would become x + 4294967295, of which no interval knows that it does not wrap.
+    return a + constant(dtype, -c, b) if c is not None and dtype.kind == "int" else None
 
 
 def _mul(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -204,7 +206,9 @@ def _and(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
         return a
     if c is not None:
         return b if c == 0 else a if c == _ones(dtype) else _reassociate(Ops.AND, a, b)
-    return constant(dtype, 0, a) if _opposite(a, b) else None
+    if _opposite(a, b):
+        return constant(dtype, 0, a)
+    return compare.conjunction(a, b) if dtype.kind == "bool" and not a.shape else None
 
 
 def _or(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
@@ -234,8 +238,10 @@ def _opposite(a: UOp, b: UOp) -> bool:
 
 
 def _is_factor(op: Ops, chain: UOp, x: UOp) -> bool:
-    """Whether `x` is one of the terms of `chain`, a left-leaning tree of `op`."""
-    while chain.op is op:
+    """Whether `x` is one of the last terms of `chain`, a left-leaning tree of `op`."""
+    for _ in range(_NEAR):
+        if chain.op is not op:
+            break
         if chain.src[1] is x or chain.src[0] is x:
             return True
         chain = chain.src[0]
@@ -249,7 +255,7 @@ def _shift(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
 
 def _where(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
     condition, then, other = src
-    if then is other:
+    if then is other or _identical(values[1], values[2]):
         return then
     if values[0] is not None:
         return then if values[0] else other
@@ -260,6 +266,11 @@ def _where(dtype: DType, src: Sources, values: list[Any]) -> UOp | None:
     if condition.op is Ops.NOT:
         return condition.src[0].where(other, then)
     return None
+
+
+def _identical(a: Any, b: Any) -> bool:
+    """Whether two constants are the same bits; a NaN is like none."""
+    return a is not None and a == b and str(a) == str(b)
 
 
 def _ordered(equal: bool) -> Callable[[DType, Sources, list[Any]], UOp | None]:
