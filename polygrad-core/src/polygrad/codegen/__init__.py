@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from .. import settings
 from ..contract import LinearProgram
 from ..target import Target
 from ..uop.ops import UOp
+from ..uop.spec import verify_kernel, verify_program
 from .kernel import Kernel, canonical
 from .lower import lower
 from .recipes import choose
@@ -20,7 +22,11 @@ def optimize(sink: UOp, target: Target) -> Kernel:
 def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
     kernel = optimize(sink, target)
-    return lower(kernel, target, name, _note(kernel))
+    program = lower(kernel, target, name, _note(kernel))
+    if settings.get("POLY_SPEC"):
+        verify_kernel(sink)
+        verify_program(program, target)
+    return program
 
 
 def _note(kernel: Kernel) -> str:

@@ -5,11 +5,12 @@ up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ...target import Target
-from ...uop.linear import coefficient
+from ...uop.linear import coefficient, divides
 from ...uop.ops import Ops, UOp, toposort
-from ..kernel import Free, Kernel, length, static
+from ..kernel import Free, Kernel, length, static, substitute
 from ..transform import bind, block, parts_of, peel, split, vectorize
 
 BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide its start
@@ -23,6 +24,37 @@ def lanes_for(kernel: Kernel, target: Target) -> int:
         if node.dtype.kind not in ("index", "void", "bool") and node.op is not Ops.PARAM:
             widest = max(widest, 4 if node.dtype.itemsize == 2 else node.dtype.itemsize)
     return min(max(target.vector_bytes // widest, 1), MAX_LANES)
+
+
+def second_cache(target: Target) -> int:
+    """Bytes of the second cache of a core, or of the only one."""
+    return target.cache_bytes[:2][-1]
+
+
+def stream_out(kernel: Kernel, target: Target) -> Kernel:
+    """Write past the caches what is larger than all of them: nobody will find it there anyway.
+
+    Only whole vectors at addresses that are multiples of their size may be written so.
+    """
+    stores = tuple(_streamed(kernel, s, target) for s in kernel.stores)
+    return replace(kernel, stores=stores)
+
+
+def _streamed(kernel: Kernel, store: UOp, target: Target) -> UOp:
+    param, offset = store.src[0].src
+    free = Free()
+    lane = next((r for r in kernel.of_kind("vector") if r in free(offset)), None)
+    large = param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]
+    if not large or lane is None or len(store.src) > 2 or _reads(kernel, param):
+        return store
+    start = substitute((offset,), {lane: UOp.index(0)})[0]
+    if step(store, lane) != 1 or not divides(start, length(lane)):
+        return store
+    return UOp(Ops.STORE, store.dtype, store.src, "nt")
+
+
+def _reads(kernel: Kernel, param: UOp) -> bool:
+    return any(a.src[0].src[0] is param for a in loads(kernel.stores))
 
 
 def step(access: UOp, loop: UOp) -> int | None:

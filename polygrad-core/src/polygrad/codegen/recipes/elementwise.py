@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...target import Target
 from ..kernel import Kernel, length, static
-from .common import contiguous_output, into_lanes, lanes_for, spread
+from .common import contiguous_output, into_lanes, lanes_for, spread, stream_out
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel:
@@ -22,4 +22,4 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
             outputs[at : at + 1] = [] if outer is None else [outer]
             width = length(lane)
     made = spread(kernel, [r for r in outputs if static(r)], width)
-    return replace(made, recipe="elementwise")
+    return replace(stream_out(made, target), recipe="elementwise")

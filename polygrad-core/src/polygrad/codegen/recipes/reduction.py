@@ -24,6 +24,7 @@ from .common import (
     into_lanes,
     lanes_for,
     loads,
+    stream_out,
     streams,
     tile,
 )
@@ -51,7 +52,7 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
         made = _columns(kernel, rows, vector, lanes)
     else:
         made = _rows(kernel, rows, vector, along_rows, lanes)
-    return replace(made, recipe="reduction")
+    return replace(stream_out(made, target), recipe="reduction")
 
 
 def _worth(loop: UOp, read: list[UOp], lanes: int) -> bool:
