@@ -31,7 +31,7 @@ def _held_by_a_list() -> int:
 
 _LISTED: Final = _held_by_a_list()
 _PER_NODE: Final = 2  # a source tuple is held by its node and by that node's key in the node table
-_TABLES: Final = 3  # `nodes`, `expected` and `reads` hold each node
+_TABLES: Final = 2  # `expected` and `reads` hold each node
 
 
 class _Account(NamedTuple):
@@ -70,20 +70,20 @@ def _accounted(
     ending: Collection[UOp],
     holders: Sequence[Iterable[UOp]],
 ) -> _Account:
-    expected = dict.fromkeys(nodes, _LISTED + _TABLES)
-    for holder in (written, *holders):
+    # A realised node stands in the graph for its leaf, which need not be there itself.
+    expected = dict.fromkeys([*settled.values(), *nodes], _LISTED + _TABLES)
+    for holder in (written, nodes, *holders):
         for node in holder:
-            if node in expected:  # a realised node stands in the graph, its leaf does not
-                expected[node] += 1
+            expected[node] += 1
     bits = {leaf: 1 << i for i, leaf in enumerate(written)}
     reads: dict[UOp, int] = {}
     sources: dict[int, tuple[tuple[UOp, ...], int]] = {}
-    for node in nodes:
+    for node in list(expected):
         leaf = settled.get(node)
         below = node.src if leaf is None else (leaf,)
         if leaf is not None:
             expected[node] += 1  # the mapping's key
-            expected[leaf] += 2 if leaf in expected else 0  # its value, and the runtime's own table
+            expected[leaf] += 2  # its value, and the runtime's own table
         elif below:
             _, sharing = sources.get(id(below), (below, 0))
             sources[id(below)] = (below, sharing + 1)
