@@ -42,12 +42,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of the device that the test's tensors are on by default."""
+    """The name of the device that the test's tensors are on by default; every graph is checked."""
     from polygrad.device import default
 
     name: str = request.param
     config = request.config
-    with Context(POLY_DEV=name):
+    with Context(POLY_DEV=name, POLY_SPEC=1):
         try:
             default()
         except PolygradError as error:

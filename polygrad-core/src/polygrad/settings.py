@@ -99,7 +99,6 @@ TABLE: dict[str, Setting] = {
     "POLY_THREADS": Setting(_count, 0, "threads of the cpu device; 0: one per core we may use"),
     "POLY_INTERP_NUMPY": Setting(_flag, True, "0: the interp device runs in plain Python"),
     "POLY_FUSION": Setting(_flag, True, "0: every operation is its own kernel (a test of fusion)"),
-    "POLY_BEAM": Setting(_count, 0, "width of the search over schedules; 0: no search"),
     # caches
     "POLY_CACHE": Setting(_flag, True, "0: no cache on disk"),
     "POLY_CACHE_DIR": Setting(_text, "", "where compiled kernels are kept"),
@@ -107,7 +106,6 @@ TABLE: dict[str, Setting] = {
     "XDG_CACHE_HOME": Setting(_text, "", "parent of the cache folder when POLY_CACHE_DIR is unset"),
     # looking inside
     "POLY_SPEC": Setting(_flag, False, "1: check every graph against the rules of its floor"),
-    "POLY_DEBUG": Setting(_count, 0, "1: report kernels, 2: and their source, on the logger"),
     "POLY_TRACEBACK": Setting(
         _one_of("short", "full"), "short", "full: keep our own frames in tracebacks"
     ),

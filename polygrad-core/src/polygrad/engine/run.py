@@ -26,7 +26,7 @@ from .stages import CopyStage, PlanStage, Routine, assemble, ready
 from .versions import with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
-CODE_SETTINGS = ("POLY_FUSION", "POLY_BEAM")  # what changes generated code
+CODE_SETTINGS = ("POLY_FUSION",)  # what changes generated code
 Values = tuple[int | float, ...]
 
 
@@ -230,10 +230,9 @@ class _Realization:
             fresh = UOp.buffer(leaf.dtype, leaf.arg[1], leaf.arg[2])
             if old != new:  # the new value lies elsewhere: the two Buffers trade their memory
                 exchange(buffer, buffers[new])
-                runtime.epoch += 1
-                runtime.bind(leaf, buffers[new])
+                runtime.rebind(leaf, buffers[new])
             elif old in saved:
-                runtime.bind(leaf, saved[old])
+                runtime.rebind(leaf, saved[old])
             else:
                 runtime.unbind(leaf)
             runtime.bind(fresh, buffer)

@@ -47,6 +47,10 @@ class Schedule:
 
 def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     """Plan the computation of `roots`. `device` is for graphs that read no buffer at all."""
+    if settings.get("POLY_SPEC"):
+        from ..uop.spec import verify_tensor
+
+        verify_tensor(roots)
     wanted = prepare(roots)
     fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")))
     devices = _devices(fusion.order, device)
