@@ -91,8 +91,8 @@ def _window(value: Any, rank: int) -> tuple[int, ...]:
 
 
 def _reduction(value: Any, rank: int) -> tuple[Ops, tuple[int, ...]]:
-    if not isinstance(value, list) or len(value) != 2 or value[0] not in _REDUCERS:
-        raise _Bad
+    if not isinstance(value, list) or len(value) != 2 or value[0] not in list(_REDUCERS):
+        raise _Bad  # a list, for what was read may not be hashable
     return _REDUCERS[value[0]], _axes(value[1], rank)
 
 
