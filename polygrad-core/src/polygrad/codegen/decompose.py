@@ -10,7 +10,7 @@ One table, op -> rules, in these files:
 ==================  ===============================================================================
 `narrow`            float16 and bfloat16 arithmetic in float32
 `integers`          bools, floor division and modulo, shifts, threefry
-`rounding`          float extremes, reciprocals, FLOOR CEIL TRUNC ROUND, floor division, remainder
+`rounding`          float extremes, reciprocals, FLOOR CEIL TRUNC ROUND
 `elementary`        EXP EXP2 LOG LOG2 TANH ERF
 `trigonometric`     SIN COS
 `power`             POW

@@ -177,6 +177,9 @@ class Linearizer:
         for place, slot in enumerate(sorted(params)):
             node = params[slot]
             self.scopes[0].values[node] = self.emit(Ops.PARAM, node.dtype, (), place)
+        for node in toposort(self.kernel.stores):
+            if node.op is Ops.LOCAL:
+                self.scopes[0].values[node] = self.emit(Ops.LOCAL, node.dtype, (), node.arg)
 
     def by_missing_grid(self) -> list[tuple[tuple[UOp, ...], list[UOp]]]:
         """Stores by the grid ranges they do not depend on: only the first block may run those."""
@@ -413,16 +416,19 @@ class Linearizer:
         """Everything is computed before the first write: one of the stores may be in place."""
         self.enter(loops, self.nodes_of(stores))
         ready = [(s, self.value(s.src[1]), self.address(s)) for s in stores]
-        for store, value, (address, contiguous) in ready:
-            if contiguous:
-                lanes = self.lanes(store.src[0])
-                gate = self.gate(store, 2, lanes)
-                src = (address[0], self.broadcast(value, lanes), *gate)
-                self.emit(Ops.STORE, dtypes.void, src, store.arg)
-            else:
-                self.store_apart(store, value, address)
+        for store, value, address in ready:
+            self.write(store, value, address)
 
-    def store_apart(self, store: UOp, value: int, addresses: Sequence[int]) -> None:
+    def write(self, store: UOp, value: int, address: tuple[list[int], bool]) -> int:
+        addresses, contiguous = address
+        if not contiguous:
+            return self.write_apart(store, value, addresses)
+        lanes = self.lanes(store.src[0])
+        gate = self.gate(store, 2, lanes)
+        src = (addresses[0], self.broadcast(value, lanes), *gate)
+        return self.emit(Ops.STORE, dtypes.void, src, store.arg)
+
+    def write_apart(self, store: UOp, value: int, addresses: Sequence[int]) -> int:
         lanes = len(addresses)
         wide = self.broadcast(value, lanes)
         scalar = self.ops[wide].dtype.scalar
@@ -431,6 +437,7 @@ class Linearizer:
             one = self.emit(Ops.EXTRACT, scalar, (wide,), i) if lanes > 1 else wide
             guard = tuple(self.emit(Ops.EXTRACT, dtypes.bool, (g,), i) for g in gate)
             self.emit(Ops.STORE, dtypes.void, (address, one, *guard), store.arg)
+        return len(self.ops) - 1
 
     def gate(self, node: UOp, at: int, lanes: int) -> tuple[int, ...]:
         if len(node.src) <= at:
@@ -485,6 +492,10 @@ class Linearizer:
             return -1  # printed with its LOAD or STORE
         if op is Ops.LOAD:
             return self.load(node)
+        if op is Ops.AFTER:  # a value that was kept for later as well
+            return self.value(node.src[0])
+        if op is Ops.STORE:
+            return self.write(node, self.value(node.src[1]), self.address(node))
         lanes = self.lanes(node)
         src = tuple(self.broadcast(self.value(s), lanes) for s in node.src)
         return self.emit(op, self.dtype_of(node).vec(lanes), src, node.arg)
@@ -540,10 +551,9 @@ def _params(kernel: Kernel) -> tuple[Param, ...]:
     read: set[UOp] = set()
     written: set[UOp] = set()
     for node in toposort(kernel.stores):
-        if node.op is Ops.LOAD:
-            read.add(node.src[0].src[0])
-        elif node.op is Ops.STORE:
-            written.add(node.src[0].src[0])
+        if node.op not in (Ops.LOAD, Ops.STORE) or node.src[0].src[0].op is Ops.LOCAL:
+            continue
+        (read if node.op is Ops.LOAD else written).add(node.src[0].src[0])
     out = []
     for param in sorted(read | written, key=lambda p: p.arg[0]):
         access = ("r" if param in read else "") + ("w" if param in written else "")

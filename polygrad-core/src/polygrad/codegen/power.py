@@ -6,13 +6,11 @@ numbers, made by exact sums and products (Dekker, 1971). With s = (m - 1) / (m +
 
     log2 m = 2 log2(e) s (1 + s^2 / 3 + s^4 P(s^2)),
 
-where only s^4 P is small enough for a single number. Small whole exponents and 1/2 are products and
-a square root.
+where only s^4 P is small enough for a single number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from ..dtype import dtypes
@@ -46,8 +44,6 @@ def power(u: UOp, target: Target) -> UOp | None:
     if f is None:
         return None
     x, y = u.src
-    if y.op is Ops.CONST and y.arg in _SHORT:
-        return _SHORT[y.arg](x)
     a = magnitude(x, f)
     bound = LARGEST_EXPONENT[u.dtype]
     high, low = _times(clamp(y, -bound, bound), _log2(a, f), f)
@@ -55,22 +51,6 @@ def power(u: UOp, target: Target) -> UOp | None:
     low = limited.eq(high).where(low, 0.0)
     n, half = nearest_even_power(limited, f)
     return _special_cases(x, a, y, exp2_of_reduced((limited - n) + low, half, f), f)
-
-
-def _square_root(x: UOp) -> UOp:
-    """x^0.5: +0 at -0 and inf at -inf, unlike the square root."""
-    return x.eq(-INFINITY).where(UOp.const(x.dtype, INFINITY), UOp.alu(Ops.SQRT, x + 0.0))
-
-
-_SHORT: Final[dict[float, Callable[[UOp], UOp]]] = {
-    0.0: lambda x: UOp.const(x.dtype, 1.0),
-    0.5: _square_root,
-    1.0: lambda x: x,
-    2.0: lambda x: x * x,
-    3.0: lambda x: x * x * x,
-    4.0: lambda x: (x * x) * (x * x),
-    -1.0: lambda x: UOp.const(x.dtype, 1.0) / x,
-}
 
 
 def _times(a: UOp, b: Pair, f: Format) -> Pair:

@@ -1,5 +1,4 @@
-"""Expansions on floats that are exact: extremes, reciprocals, rounding, floor division and
-remainder.
+"""Expansions on floats that are exact: extremes, reciprocals and rounding.
 
 Floor: codegen, called by `decompose.py`.
 """
@@ -8,12 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..dtype import dtypes
 from ..target import Target
 from ..uop.ops import Ops, UOp
 from ..uop.rewrite import Rules
 from .elementary import is_native
-from .floats import FORMATS, INFINITY, Format, is_nan, magnitude, two_product, with_sign_of
+from .floats import FORMATS, Format, is_nan, magnitude, with_sign_of
 
 RULES: Final = Rules()
 
@@ -82,61 +80,3 @@ def _ceil(x: UOp, f: Format) -> UOp:
 
 
 _ROUNDING: Final = {Ops.ROUND: _round, Ops.TRUNC: _trunc, Ops.FLOOR: _floor, Ops.CEIL: _ceil}
-
-
-# ---- numpy's floor_divide and remainder
-
-
-@RULES.on(Ops.FLOORDIV, Ops.FLOORMOD)
-def float_floor_division(u: UOp) -> UOp | None:
-    """The remainder has the sign of the divisor and is exact while |a / b| < 2^47; for much larger
-    quotients, which leave no correct digit of a rounded `a`, it is 0.
-
-    The quotient is the floor of the exact one (numpy's is sometimes one less), rounded if it is
-    large. x // 0 is x / 0, x % 0 is NaN, and a finite number modulo an infinite one is itself or
-    that.
-    """
-    f = FORMATS.get(u.dtype)
-    if f is None:
-        return None
-    a, b = u.src
-    ratio = a / b
-    quotient, remainder = _divide(a, b, ratio, f)
-    nonzero = remainder.ne(0.0)
-    adjust = nonzero & _signs_differ(remainder, b)
-    if u.op is Ops.FLOORMOD:
-        zero = with_sign_of(UOp.const(u.dtype, 0.0), b, f)
-        return nonzero.where(adjust.where(remainder + b, remainder), zero)
-    floor = adjust.where(quotient - 1.0, quotient)
-    signed_zero = with_sign_of(UOp.const(u.dtype, 0.0), ratio, f)
-    return b.eq(0.0).where(ratio, floor.eq(0.0).where(signed_zero, floor))
-
-
-def _signs_differ(a: UOp, b: UOp) -> UOp:
-    return (a < 0.0) ^ (b < 0.0)
-
-
-def _divide(a: UOp, b: UOp, ratio: UOp, f: Format) -> tuple[UOp, UOp]:
-    """Truncated quotient and C's fmod: subtract quotient * b without rounding, twice for
-    float32."""
-    quotient = UOp.alu(Ops.TRUNC, ratio)
-    rest = _subtract_product(a, quotient, b, f)
-    if f.dtype is dtypes.float32:
-        second = UOp.alu(Ops.TRUNC, rest / b)
-        quotient, rest = quotient + second, _subtract_product(rest, second, b, f)
-    # A ratio that was rounded up to a whole number has gone one step too far.
-    beyond = rest.ne(0.0) & _signs_differ(rest, a)
-    size = magnitude(b, f)
-    rest = beyond.where(rest + with_sign_of(size, a, f), rest)
-    one = with_sign_of(UOp.const(f.dtype, 1.0), ratio, f)
-    quotient = beyond.where(quotient - one, quotient)
-    nothing = a * 0.0 / b  # NaN for an infinite a and for b = 0
-    within = magnitude(rest, f) < size
-    unchanged = size.eq(INFINITY) & (magnitude(a, f) < INFINITY)
-    quotient = within.where(quotient, UOp.alu(Ops.TRUNC, ratio) + nothing)
-    return quotient, unchanged.where(a, within.where(rest, nothing))
-
-
-def _subtract_product(a: UOp, q: UOp, b: UOp, f: Format) -> UOp:
-    product, error = two_product(q, b, f)
-    return (a - product) - error

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ..uop.costs import COSTS
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from .indexing import Index, both, source_index
 
@@ -28,13 +29,6 @@ MAX_USES: Final = 4
 MAX_DEPTH: Final = 400  # chained elementwise ops in one kernel (compile time is superlinear)
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
-
-# Weighted cost of one elementwise op, in plain vector instructions after decomposition.
-COSTS: Final = {
-    Ops.CAST: 0, Ops.BITCAST: 0, Ops.EXP: 14, Ops.EXP2: 12, Ops.LOG: 18, Ops.LOG2: 18, Ops.SIN: 40,
-    Ops.COS: 40, Ops.TANH: 24, Ops.ERF: 24, Ops.POW: 40, Ops.DIV: 4, Ops.SQRT: 6, Ops.RECIP: 4,
-    Ops.FLOORDIV: 8, Ops.FLOORMOD: 8, Ops.THREEFRY: 90,
-}  # fmt: skip
 
 
 class Use(NamedTuple):

@@ -17,7 +17,7 @@ rest smaller than c. Then
 and a sum puts together what belongs together:
 
     g*(y % c) + g*c*(y // c) = g*y      g*z - g*c*(z // c) = g*(z % c)
-    g*(y % c) + g*c*((y // c) % b) = g*(y % (c*b))
+    g*(y % c) + g*c*((y // c + w) % b) = g*((y + c*w) % (c*b))
 """
 
 from __future__ import annotations
@@ -247,8 +247,11 @@ def _mod_with_others(form: Linear, mod: UOp, g: int, c: int) -> Linear | None:
             return plus(_less(form, mod, atom), y, g)
         divisor = atom.src[1]
         if atom.op is FLOORMOD and divisor.op is CONST and divisor.arg > 0:
-            if linear(atom.src[0]) == quotient:
-                return plus(_less(form, mod, atom), _floormod(y, c * divisor.arg), g)
+            # With z = y // c + w, the numbers c * z + y % c and y + c * w are the same.
+            w = plus(linear(atom.src[0]), quotient, -1)
+            if all(part not in dict(w[1]) for part, _ in quotient[1]):
+                whole = _floormod(plus(y, w, c), c * divisor.arg)
+                return plus(_less(form, mod, atom), whole, g)
     return None
 
 

@@ -234,6 +234,8 @@ def _ones(dtype: DType) -> int:
 
 
 def _opposite(a: UOp, b: UOp) -> bool:
+    if a.op in _OPPOSITE:
+        return b.op is _OPPOSITE[a.op] and a.src == b.src
     return (a.op is Ops.NOT and a.src[0] is b) or (b.op is Ops.NOT and b.src[0] is a)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...target import Target
+from ...uop.costs import COSTS
 from ...uop.linear import coefficient, divides
-from ...uop.ops import Ops, UOp, toposort
+from ...uop.ops import ELEMENTWISE, Ops, UOp, toposort
 from ..kernel import Free, Kernel, length, static, substitute
 from ..transform import bind, block, parts_of, peel, split, vectorize
 
@@ -24,6 +25,12 @@ def lanes_for(kernel: Kernel, target: Target) -> int:
         if node.dtype.kind not in ("index", "void", "bool") and node.op is not Ops.PARAM:
             widest = max(widest, 4 if node.dtype.itemsize == 2 else node.dtype.itemsize)
     return min(max(target.vector_bytes // widest, 1), MAX_LANES)
+
+
+def cost(value: UOp) -> int:
+    """Plain vector instructions of an expression, inner reductions aside."""
+    nodes = value.toposort(lambda n: n.op not in (Ops.REDUCE, Ops.INDEX))
+    return sum(COSTS.get(n.op, 1) for n in nodes if n.op in ELEMENTWISE and n.dtype.is_float)
 
 
 def second_cache(target: Target) -> int:

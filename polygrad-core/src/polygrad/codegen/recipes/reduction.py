@@ -16,14 +16,16 @@ from dataclasses import replace
 from ...target import Target
 from ...uop.ops import UOp, size
 from ..kernel import Free, Kernel, length, static
-from ..transform import accumulate, bind, reorder, unroll
+from ..transform import ScheduleError, accumulate, bind, reorder, stage, unroll
 from .common import (
     contiguous_output,
+    cost,
     factored,
     in_order,
     into_lanes,
     lanes_for,
     loads,
+    second_cache,
     stream_out,
     streams,
     tile,
@@ -33,6 +35,7 @@ ACCUMULATORS = 4
 REGISTER_STRIP = 8  # vectors of a column strip whose sums stay in registers
 WIDE_STRIP = 128  # the same where rows come from memory: 4 KB of float32 with 8 lanes
 FAR = 1 << 20  # bytes read by a column reduction above which its rows come from memory
+DEAR = 8  # operations of a value that is kept in scratch rather than computed again
 SHORT = 32  # steps of a reduction that is printed out
 
 
@@ -51,7 +54,7 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
     if not along_rows and vector in rows and streams(read, vector):
         made = _columns(kernel, rows, vector, lanes)
     else:
-        made = _rows(kernel, rows, vector, along_rows, lanes)
+        made = _rows(kernel, target, rows, vector, along_rows, lanes)
     return replace(stream_out(made, target), recipe="reduction")
 
 
@@ -62,8 +65,15 @@ def _worth(loop: UOp, read: list[UOp], lanes: int) -> bool:
 
 
 def _rows(
-    kernel: Kernel, rows: list[UOp], vector: UOp | None, along: list[UOp], lanes: int
+    kernel: Kernel,
+    target: Target,
+    rows: list[UOp],
+    vector: UOp | None,
+    along: list[UOp],
+    lanes: int,
 ) -> Kernel:
+    if vector is not None and vector not in rows:
+        kernel = _keep_dear(kernel, target, vector)
     for loop in along:
         kernel, outer, _ = into_lanes(kernel, loop, lanes)
         if outer is not None and length(outer) >= 2 * ACCUMULATORS:
@@ -76,6 +86,18 @@ def _rows(
         kernel = bind(kernel, loop)
     rest = [r for r in kernel.order if r not in rows]
     return reorder(kernel, [*rows, *rest])
+
+
+def _keep_dear(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
+    """Keep a row of values that a reduction and the stores after it both need, if they are dear."""
+    for node in kernel.reductions:
+        fits = length(vector) * node.dtype.itemsize <= second_cache(target) // 2
+        if fits and cost(node.src[0]) >= DEAR:
+            try:
+                return stage(kernel, node, vector)
+            except ScheduleError:
+                continue  # the stores do not repeat it
+    return kernel
 
 
 def _print_short(kernel: Kernel) -> Kernel:
