@@ -257,21 +257,16 @@ def accumulate(kernel: Kernel, loop: UOp) -> Kernel:
 def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     """Keep the values a reduction adds up in block scratch, for a store that needs them again.
 
-    `loop` is the output range along which the stores use the same expression as the reduction's body;
-    they then read the scratch instead of computing it a second time (softmax: one exp an element).
+    `loop` is the output range along which the stores use the expression of the reduction's body:
+    they read the scratch instead of computing it a second time (softmax: one exp an element).
     """
     body, ranges = reduction.src[0], reduction.src[1:]
-    if (
-        len(ranges) != 1
-        or not static(loop)
-        or (loop.src[0].arg, length(loop)) != (0, length(ranges[0]))
-    ):
+    bounds = (static(loop) and loop.src[0].arg, static(loop) and length(loop))
+    if len(ranges) != 1 or bounds != (0, length(ranges[0])):
         raise ScheduleError(f"stage: range {loop.arg[0]} is not as long as the reduction's")
     again = substitute((body,), {ranges[0]: loop})[0]
-    if not all(again in (below := set(s.toposort())) and reduction in below for s in kernel.stores):
-        raise ScheduleError(
-            f"stage: the stores do not repeat {reduction} along range {loop.arg[0]}"
-        )
+    if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
+        raise ScheduleError(f"stage: the stores do not repeat {body} along range {loop.arg[0]}")
     local = UOp(Ops.LOCAL, body.dtype, (), (length(loop), "scratch"))
     keep = UOp(Ops.STORE, dtypes.void, (_element(local, ranges[0]), body))
     kept = UOp(Ops.REDUCE, reduction.dtype, (body.after(keep), *ranges), reduction.arg)

@@ -1,4 +1,4 @@
-"""What an elementwise operation costs, for choices between storing a value and computing it again."""
+"""What an elementwise operation costs, to choose between storing a value and repeating it."""
 
 from __future__ import annotations
 
