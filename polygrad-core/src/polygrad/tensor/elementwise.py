@@ -79,7 +79,7 @@ def rational(name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Opera
     dtype = common_dtype(operands)
     dtype = dtypes.default_int if dtype.kind == "bool" else dtype
     nodes, tensors = joined(name, *operands, dtype=dtype)
-    return result(formula(*nodes), *tensors)
+    return result(half_wide(formula, *nodes) if dtype.is_float else formula(*nodes), *tensors)
 
 
 def half_wide(formula: Callable[..., UOp], *nodes: UOp) -> UOp:

@@ -14,10 +14,6 @@ from ..uop.ops import Ops, UOp
 INF = math.inf
 
 
-def op1(op: Ops, x: UOp) -> UOp:
-    return UOp.alu(op, x)
-
-
 def exp(x: UOp) -> UOp:
     return UOp.alu(Ops.EXP, x)
 
@@ -85,18 +81,19 @@ def copysign(x: UOp, y: UOp) -> UOp:
 
 
 def floor_quotient(a: UOp, b: UOp) -> UOp:
-    """Rounded down; a float quotient too small to be told from -0.0 is -1 as well."""
-    if not a.dtype.is_float:
-        return a // b
-    down = op1(Ops.FLOOR, a / b)
-    opposite = ((a < 0.0) ^ (b < 0.0)) & a.ne(0.0)
-    return (opposite & down.eq(0.0)).where(down._with(-1.0), down)
+    """Python's `//`; integers: 0 for a zero divisor."""
+    return floor_divmod(a, b)[0] if a.dtype.is_float else a // b
+
+
+def remainder(a: UOp, b: UOp) -> UOp:
+    """Python's `%`: the sign of the divisor; integers: 0 for a zero divisor."""
+    return floor_divmod(a, b)[1] if a.dtype.is_float else a % b
 
 
 def trunc_quotient(a: UOp, b: UOp) -> UOp:
     """Rounded towards zero; integers: 0 for a zero divisor."""
     if a.dtype.is_float:
-        return op1(Ops.TRUNC, a / b)
+        return UOp.alu(Ops.TRUNC, a / b)
     if a.dtype.is_unsigned:
         return a // b
     quotient = a // b
@@ -104,26 +101,43 @@ def trunc_quotient(a: UOp, b: UOp) -> UOp:
     return (inexact & (quotient < 0)).where(quotient + 1, quotient)
 
 
-def remainder(a: UOp, b: UOp) -> UOp:
-    """Python's `%`: the sign of the divisor. For floats, what rounding the quotient left is put
-    back."""
-    if not a.dtype.is_float:
-        return a % b
-    left = a - floor_quotient(a, b) * b
-    outside = ((left < 0.0) ^ (b < 0.0)) & left.ne(0.0)
-    left = outside.where(left + b, left)
-    opposite = ((a < 0.0) ^ (b < 0.0)) & a.ne(0.0)
-    beyond = absolute(b).eq(INF) & isfinite(a)  # x % inf is x, or inf on the other side
-    return beyond.where(opposite.where(b, a), left)
-
-
 def fmod(a: UOp, b: UOp) -> UOp:
-    """C's remainder: the sign of the dividend."""
-    if not a.dtype.is_float:
-        left = a - trunc_quotient(a, b) * b
-        return b.eq(0).where(a._with(0), left)
+    """C's remainder: the sign of the dividend; integers: 0 for a zero divisor."""
+    if a.dtype.is_float:
+        return copysign(remainder(absolute(a), absolute(b)), a)
+    return b.eq(0).where(a._with(0), a - trunc_quotient(a, b) * b)
+
+
+def floor_divmod(a: UOp, b: UOp) -> tuple[UOp, UOp]:
+    """(a // b, a % b) of floats, exact while the quotient is (below 2**24 in float32).
+
+    The quotient may have been rounded up to the next integer: the remainder, computed with the
+    product's rounding error, then has the wrong sign and shows it."""
+    quotient = UOp.alu(Ops.FLOOR, a / b)
+    product = quotient * b
+    error = finite_or_zero(_product_error(quotient, b, product)).detach()
+    left = (a - product) - error
+    over = ((left < 0.0) ^ (b < 0.0)) & left.ne(0.0)
+    left, quotient = over.where(left + b, left), over.where(quotient - 1.0, quotient)
+    quotient = (isnan(left) & b.ne(0.0)).where(a._with(math.nan), quotient)
+    # x // inf is 0 or -1: there the product above is 0 * inf.
     beyond = absolute(b).eq(INF) & isfinite(a)
-    return beyond.where(a, a - trunc_quotient(a, b) * b)
+    opposite = ((a < 0.0) ^ (b < 0.0)) & a.ne(0.0)
+    down = opposite.where(a._with(-1.0), a / b)
+    return beyond.where(down, quotient), beyond.where(opposite.where(b, a), left)
+
+
+def _product_error(x: UOp, y: UOp, product: UOp) -> UOp:
+    """x * y - product exactly, by halves of the digits (Dekker 1971, "A floating-point technique for
+    extending the available precision", section 5)."""
+    split = 134217729.0 if x.dtype.itemsize == 8 else 4097.0
+
+    def halves(u: UOp) -> tuple[UOp, UOp]:
+        high = u * split - (u * split - u)
+        return high, u - high
+
+    (a, b), (c, d) = halves(x), halves(y)
+    return ((a * c - product) + a * d + b * c) + b * d
 
 
 # ---- exponentials with care near zero and in the tails
@@ -190,11 +204,11 @@ def copysign_of(size: UOp, x: UOp) -> UOp:
 
 
 def asinh(x: UOp) -> UOp:
-    """sign(x) log1p(a + a^2 / (1 + sqrt(a^2 + 1))), a = |x|; for large a log(a) + log 2."""
+    """sign(x) log1p(a (1 + a / (1 + sqrt(a^2 + 1)))), a = |x|; for large a log(a) + log 2."""
     size = copysign_of(x, x)
     large = size > 1e9
     a = large.where(x._with(1.0), size)
-    small = log1p(a + a * a / (sqrt(a * a + 1.0) + 1.0))
+    small = log1p(a * (a / (sqrt(a * a + 1.0) + 1.0) + 1.0))  # keeps -0.0
     far = log(large.where(size, 1.0)) + math.log(2.0)
     return copysign_of(large.where(far, small), x)
 
@@ -257,7 +271,7 @@ def atan(x: UOp) -> UOp:
     reduced = middle.where((size - 1.0) / (size + 1.0), size)
     t = big.where(-recip(safe), big.where(size._with(0.0), reduced))
     base = big.where(x._with(math.pi / 2), middle.where(x._with(math.pi / 4), 0.0))
-    return copysign_of(base + _atan_small(t), x)
+    return x.eq(0.0).where(x, copysign_of(base + _atan_small(t), x))  # -0.0 stays
 
 
 def _atan_small(t: UOp) -> UOp:
