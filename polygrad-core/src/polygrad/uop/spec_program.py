@@ -60,7 +60,8 @@ class Checker:
         if count is not None and len(instr.src) not in count:
             return f"has {len(instr.src)} sources"
         wrong = self.hidden(i, instr) or check(self, instr) or self.unsupported(instr)
-        self.note(i, instr)
+        if wrong is None:
+            self.note(i, instr)
         return wrong
 
     def hidden(self, i: int, instr: Instr) -> str | None:
