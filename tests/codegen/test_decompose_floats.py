@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -66,43 +65,6 @@ def test_reciprocal_is_a_division(scalars: Any, dtype: Any) -> None:
     x = SPECIAL.astype(dtype)
     with np.errstate(all="ignore"):
         assert_same_bits(scalars.run(Ops.RECIP, x), dtype(1) / x)
-
-
-# ---- numpy's floor_divide and remainder
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_remainder_like_numpy(scalars: Any, dtype: Any) -> None:
-    rng = np.random.default_rng(2)
-    a, b = pairs(dtype)
-    normal = [rng.standard_normal(20_000) for _ in range(4)]
-    a = np.concatenate([a, normal[0] * 100, np.exp(normal[1] * 8)]).astype(dtype)
-    b = np.concatenate([b, normal[2], np.exp(normal[3] * 2)]).astype(dtype)
-    with np.errstate(all="ignore"):
-        expected = np.remainder(a, b)
-        ordinary = ~(np.abs(a / b) > 2.0**47)
-    got = scalars.run(Ops.FLOORMOD, a, b)
-    assert_same_bits(got[ordinary], expected[ordinary])
-    finite = np.isfinite(expected[~ordinary])
-    assert (np.abs(got[~ordinary][finite]) < np.abs(b[~ordinary][finite])).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_floor_division_of_special_values_like_numpy(scalars: Any, dtype: Any) -> None:
-    a, b = pairs(dtype)
-    with np.errstate(all="ignore"):
-        assert_same_bits(scalars.run(Ops.FLOORDIV, a, b), np.floor_divide(a, b))
-
-
-def test_floor_division_is_the_floor_of_the_exact_quotient(scalars: Any) -> None:
-    """numpy's float32 result is sometimes one less when the quotient nears 2^23."""
-    rng = np.random.default_rng(4)
-    a = (rng.standard_normal(3000) * np.exp(rng.uniform(0, 12, 3000))).astype(np.float32)
-    b = rng.standard_normal(3000).astype(np.float32)
-    exact = [Fraction(float(x)) // Fraction(float(y)) for x, y in zip(a, b, strict=True)]
-    got = scalars.run(Ops.FLOORDIV, a, b)
-    small = [i for i, q in enumerate(exact) if abs(q) < 1 << 24]
-    assert [int(got[i]) for i in small] == [exact[i] for i in small]
 
 
 # ---- float16 and bfloat16

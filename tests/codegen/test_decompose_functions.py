@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from polygrad.codegen.decompose import decompose
 from polygrad.dtype import dtypes
-from polygrad.uop.ops import Ops, UOp
+from polygrad.uop.ops import Ops
 
 WIDE = np.longdouble
 HAS_WIDE = np.finfo(WIDE).nmant > np.finfo(np.float64).nmant
@@ -107,17 +106,6 @@ def test_power_within_two_ulp(scalars: Any, dtype: Any, wide: Any) -> None:
     x, y = powers(dtype, 100_000)
     exact = np.power(x.astype(wide), y.astype(wide))
     assert scalars.ulps(scalars.run(Ops.POW, x, y), exact).max() <= MAX_ULP
-
-
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, -1.0])
-def test_short_powers_agree_with_the_general_one(scalars: Any, exponent: float) -> None:
-    x = scalars.leaf(dtypes.float32)
-    values = np.concatenate([SPECIAL.astype(np.float32), arguments(np.float32, 5, 10_000)])
-    made = decompose(UOp.alu(Ops.POW, x, UOp.const(dtypes.float32, exponent)), scalars.target)
-    got = np.broadcast_to(scalars.evaluate(made, {x: values}), values.shape)
-    exact = np.power(values.astype(np.float64), np.full(values.shape, exponent))
-    assert scalars.ulps(got, exact).max() <= MAX_ULP
-    assert_same_zeros(got, exact.astype(np.float32))
 
 
 # ---- special values

@@ -12,6 +12,7 @@ Run it to print the tables again (needs mpmath; a few seconds):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -230,27 +231,35 @@ def inverse_turn(words: int) -> list[int]:
     return [scaled >> (32 * (words - 1 - i)) & 0xFFFFFFFF for i in range(words)]
 
 
-def print_tables(bits: int, column: int) -> None:
-    print(f"FLOAT{32 if bits == 24 else 64}: Final[dict[str, tuple[float, ...]]] = {{")
-    for name, value, digits in PAIRS:
-        head, rest = pair(value, digits[column], bits)
-        print(f'    "{name}": ({head!r}, {rest!r}),')
+def table(bits: int) -> dict[str, tuple[tuple[float, ...], float]]:
+    """name -> (numbers, error of the result) for a format of `bits` digits."""
+    column = 0 if bits == 24 else 1
+    made = {name: (pair(value, digits[column], bits), 0.0) for name, value, digits in PAIRS}
     for fit in FITS:
         degree = fit.degree[column]
-        if not degree:
+        if degree:
+            hi = fit.hi64 if fit.hi64 is not None and bits == 53 else fit.hi * _MARGIN
+            found, error = remez(fit.value, fit.weight, fit.lo * _MARGIN, hi, degree)
+            made[fit.name] = tuple(rounded(c, bits) for c in found), float(error)
+    return made
+
+
+def print_table(bits: int) -> None:
+    print(f"FLOAT{32 if bits == 24 else 64}: Final[dict[str, tuple[float, ...]]] = {{")
+    for name, (numbers, error) in table(bits).items():
+        if not error:
+            print(f'    "{name}": {numbers!r},')
             continue
-        hi = fit.hi64 if fit.hi64 is not None and bits == 53 else fit.hi * _MARGIN
-        coefficients, error = remez(fit.value, fit.weight, fit.lo * _MARGIN, hi, degree)
-        print(f'    "{fit.name}": (  # error 2^{float(mpmath.log(error, 2)):.1f}')
-        for c in coefficients:
-            print(f"        {rounded(c, bits)!r},")
+        print(f'    "{name}": (  # error 2^{math.log2(error):.1f}')
+        for c in numbers:
+            print(f"        {c!r},")
         print("    ),")
     print("}\n")
 
 
 def main() -> None:
-    print_tables(24, 0)
-    print_tables(53, 1)
+    print_table(24)
+    print_table(53)
     words = inverse_turn(40)
     print("# The bits of 1 / (2 pi) after the point, 32 a word: enough for every float64.")
     print("INVERSE_TURN: Final = (")
