@@ -72,9 +72,7 @@ def test_the_reducer_keeps_what_fails_and_drops_the_rest(seed) -> None:
 
     def fails(p: Program) -> bool:
         values = known(p)
-        return any(
-            n.op == "reshape" and values[i].value.size > 1 for i, n in enumerate(p.nodes)
-        )
+        return any(n.op == "reshape" and values[i].value.size > 1 for i, n in enumerate(p.nodes))
 
     if not fails(program):
         pytest.skip("this seed has no such node")

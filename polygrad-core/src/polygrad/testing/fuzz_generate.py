@@ -37,7 +37,7 @@ def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
     """
     rng = np.random.default_rng(seed)
     b = Builder(rng, without)
-    wanted = 3 + int(min(rng.exponential(12.0), 37))
+    wanted = 3 + int(min(rng.exponential(15.0), 37))
     while b.input() is None:
         pass
     for _ in range(20 * wanted):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 import time
 import traceback
@@ -32,9 +33,11 @@ class Setup(NamedTuple):
 
     device: str
     fusion: bool = True
+    varied: bool = False  # then the same program with other numbers, and again
 
     def __str__(self) -> str:
-        return self.device if self.fusion else f"{self.device} without fusion"
+        fusion = "" if self.fusion else " without fusion"
+        return self.device + fusion + (" with other numbers" if self.varied else "")
 
 
 class Failure(NamedTuple):
@@ -74,15 +77,24 @@ def tensors(program: Program) -> list[Any]:
     names: dict[str, Any] = {"Tensor": Tensor}
     for i, node in enumerate(program.nodes):
         if node.op == "input":
-            names[f"v{i}"] = Tensor(grammar.data(**node.args), dtype=node.args["dtype"])
+            names[f"v{i}"] = _input(Tensor, grammar.data(**node.args), node.args["dtype"])
     exec(compile(grammar.source_text(program), "<program>", "exec"), names)
     return [names[f"v{o}"] for o in program.outputs]
 
 
+def _input(tensor: Any, array: np.ndarray, dtype: str) -> Any:
+    """An input with storage in its own dtype; bfloat16, which numpy lacks, goes by its bits."""
+    if dtype == "float16":
+        array = array.astype("float16")
+    elif dtype == "bfloat16":
+        bits = (np.ascontiguousarray(array).view("uint32") >> 16).astype("uint16")
+        return tensor(bits.reshape(array.shape)).bitcast("bfloat16")
+    return tensor(array, dtype=dtype)
+
+
 def fetch(tensor: Any) -> np.ndarray:
     """A Tensor's values; bfloat16, which numpy lacks, as float32."""
-    wide = tensor.cast("float32") if tensor.dtype.name == "bfloat16" else tensor
-    return np.asarray(wide.numpy())
+    return np.asarray(tensor.numpy())
 
 
 def run_batch(programs: Sequence[Program]) -> list[list[np.ndarray]]:
@@ -114,16 +126,55 @@ def compare(program: Program, values: Sequence[Known], got: Sequence[np.ndarray]
 
 
 def check(program: Program, setup: Setup) -> Failure | None:
-    """Run one program by itself and compare it with the judge."""
-    values = known(program)
+    """Run one program by itself and compare it with the judge.
+
+    With other numbers the second run compiles a kernel that takes them as variables, the third
+    finds the first one's kernel again, and the fourth the second one's.
+    """
+    runs = [program]
+    if setup.varied:
+        runs = [program, with_other_numbers(program, 1), program, with_other_numbers(program, 2)]
+    for number, run in enumerate(runs):
+        values = known(run)
+        try:
+            with settings.Context(POLY_DEV=setup.device, POLY_FUSION=setup.fusion):
+                (got,) = run_batch([run])
+        except Exception as error:  # noqa: BLE001 - whatever a program raises is a finding
+            return Failure(program, setup, type(error).__name__, _last_lines(error))
+        text = compare(run, values, got)
+        if text:
+            text = f"run {number}: {text}" if setup.varied else text
+            return Failure(program, setup, "difference", text)
+    return None
+
+
+def with_other_numbers(program: Program, by: int) -> Program:
+    """The same program with other Python numbers in it, where that is valid."""
+    nodes = list(program.nodes)
+    for i, node in enumerate(nodes):
+        c = node.args.get("c")
+        if isinstance(c, bool) or not isinstance(c, int | float):
+            continue
+        other = c + by * (0.375 if isinstance(c, float) else 1)
+        nodes[i] = node._replace(args={**node.args, "c": other})
+    changed = program._replace(nodes=tuple(nodes))
     try:
-        with settings.Context(POLY_DEV=setup.device, POLY_FUSION=setup.fusion):
-            (got,) = run_batch([program])
-    except Exception as error:  # noqa: BLE001 - whatever a program raises is a finding
-        kind = type(error).__name__
-        return Failure(program, setup, kind, _last_lines(error))
-    text = compare(program, values, got)
-    return Failure(program, setup, "difference", text) if text else None
+        shapes = [k.shape for k in known(changed)]
+    except (ValueError, IndexError, OverflowError):
+        return program
+    return changed if shapes == [k.shape for k in known(program)] else program
+
+
+def fused_reductions(program: Program, device: str) -> int:
+    """The most reductions that one kernel of `program` has."""
+    from ..schedule import KernelItem, schedule
+    from ..uop.ops import Ops
+
+    with settings.Context(POLY_DEV=device):
+        roots = [t.uop for t in tensors(program) if t.uop.op is not Ops.BUFFER]
+        items = schedule(roots, device).items
+    sinks = [item.sink for item in items if isinstance(item, KernelItem)]
+    return max((sum(u.op is Ops.REDUCE for u in s.toposort()) for s in sinks), default=0)
 
 
 def _last_lines(error: BaseException) -> str:
@@ -202,6 +253,8 @@ def reproducer(failure: Failure) -> str:
 
 def _literal(args: dict[str, Any]) -> str:
     array = grammar.data(**args)
+    if args["dtype"] == "float16":
+        array = array.astype("float16")
     if array.size <= 64:
         values = repr(array.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
         made = f"np.array({values}, {array.dtype.name!r}).reshape({array.shape})"
@@ -228,8 +281,8 @@ def save(failure: Failure, folder: Path) -> Path:
 # ---- the command
 
 
-def setups(devices: str, modes: Sequence[str]) -> list[Setup]:
-    fusions = [True] if modes == ["fusion"] else [True, False]
+def setups(devices: str, modes: str) -> list[Setup]:
+    fusions = [True] if modes == "fusion" else [True, False]
     return [Setup(d, f) for d in devices.split(",") for f in fusions]
 
 
@@ -249,10 +302,28 @@ def fuzz(
         for p, v in zip(programs, values, strict=True):
             tally = tally.plus(p, v)
         failures = [f for setup in wanted for f in check_batch(programs, values, setup)]
+        failures += [f for setup in wanted for f in _check_varied(programs, start, setup)]
         failed += len(failures)
         yield tally, failures
         if failed >= most:
             return
+
+
+VARIED = 1  # every so many programs run with other numbers too
+
+
+def _check_varied(programs: Sequence[Program], start: int, setup: Setup) -> Iterator[Failure]:
+    for program in programs[-start % VARIED :: VARIED]:
+        if with_other_numbers(program, 1) != program:
+            failure = check(program, setup._replace(varied=True))
+            if failure is not None:
+                yield failure
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -267,30 +338,77 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--save", type=Path, default=Path("tests/regressions"), help="where failures are kept")
     add("--keep", action="store_true", help="save failures; otherwise they are only printed")
     add("--without", default="", help="operations not to use, separated by commas")
+    add("--jobs", type=int, default=_cores(), help="processes")
+    add("--fused", action="store_true", help="count programs whose kernels fuse two reductions")
     add("--whole", action="store_true", help="do not reduce")
     return parser.parse_args(argv)
+
+
+class Part(NamedTuple):
+    """What came of some seeds: the failures as text."""
+
+    tally: Tally
+    texts: list[str]
+    fused: int
+
+
+def _part(args: argparse.Namespace, seeds: range) -> Part:
+    """Fuzz `seeds`; runs in a process of its own when there are several jobs."""
+    wanted = setups(args.devices, args.modes)
+    without = frozenset(filter(None, args.without.split(",")))
+    tally, texts = Tally(), []
+    for tally, failures in fuzz(seeds, wanted, args.batch, args.most, without):  # noqa: B007
+        for failure in failures:
+            shown = failure if args.whole else smallest(failure)
+            kept = f"\n# saved as {save(shown, args.save)}" if args.keep else ""
+            texts.append(reproducer(shown) + kept)
+    fused = 0
+    if args.fused:
+        fused = sum(fused_reductions(generate(s, without), wanted[0].device) > 1 for s in seeds)
+    return Part(tally, texts, fused)
+
+
+def _parts(args: argparse.Namespace) -> Iterator[Part]:
+    seeds = range(args.seed, args.seed + args.n)
+    if args.jobs <= 1 or args.n <= CHUNK:
+        yield _part(args, seeds)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
+    chunks = [seeds[i : i + CHUNK] for i in range(0, args.n, CHUNK)]
+    pool = ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn"))
+    try:
+        for done in as_completed([pool.submit(_part, args, chunk) for chunk in chunks]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+CHUNK = 100  # seeds that one job takes at a time
 
 
 def main(argv: Sequence[str]) -> int:
     """Entry point of the dispatcher `polygrad.testing.fuzz`; the exit status."""
     args = _arguments(argv)
     started = time.perf_counter()
-    seeds = range(args.seed, args.seed + args.n)
-    wanted = setups(args.devices, [args.modes])
-    without = frozenset(filter(None, args.without.split(",")))
-    failed, tally = 0, Tally()
-    for tally, failures in fuzz(seeds, wanted, args.batch, args.most, without):  # noqa: B007
-        for failure in failures:
+    tally, failed, fused = Tally(), 0, 0
+    for part in _parts(args):
+        tally = Tally(*map(sum, zip(tally, part.tally, strict=True)))
+        fused += part.fused
+        for text in part.texts:
             failed += 1
-            shown = failure if args.whole else smallest(failure)
-            print(reproducer(shown), end="\n\n", flush=True)
-            if args.keep:
-                print(f"# saved as {save(shown, args.save)}\n")
+            print(text, end="\n\n", flush=True)
+        if failed >= args.most:
+            break
+    if args.fused:
+        print(f"{fused / args.n:.0%} of the programs have a kernel with two reductions")
     seconds = time.perf_counter() - started
+    names = ", ".join(map(str, setups(args.devices, args.modes)))
     print(
         f"{tally.programs} programs from seed {args.seed}, {tally.nodes} nodes,"
-        f" {tally.elements} elements ({tally.undecided} undecided),"
-        f" {', '.join(map(str, wanted))}: {failed} failures, {seconds:.1f} s"
+        f" {tally.elements} elements ({tally.undecided} undecided), {names}:"
+        f" {failed} failures, {seconds:.1f} s"
     )
     return 1 if failed else 0
 
