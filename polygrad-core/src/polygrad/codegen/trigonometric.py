@@ -65,8 +65,9 @@ def _nearest_half_turn(high: UOp, low: UOp, cosine: bool, f: Format) -> tuple[UO
     # The value is whole + low / 2^width in units of 2^-width turns, with a signed low, so that near
     # 0 all of it is in `low`. Three floats hold all its bits.
     whole = (below + (low >> (width - 1))).bitcast(f.signed) - quarter
-    head = whole.cast(f.dtype)
-    rest = (whole - head.cast(f.signed)).cast(f.dtype)
+    step = 1 << (width - 1 - f.digits)
+    upper = (whole + step // 2) & -step
+    head, rest = upper.cast(f.dtype), (whole - upper).cast(f.dtype)
     tail = low.bitcast(f.signed).cast(f.dtype) * 2.0**-width
     head, rest = two_sum(head, rest + tail)
     turn, turn_rest = (c * 2.0**-width for c in f.coefficients["TURN"])
