@@ -2,8 +2,9 @@
 
 Floor: codegen, called by `decompose.py`. Each rule takes the node and the Target and gives plain
 arithmetic without branches, so every point pays for the whole expression: the schemes are chosen
-for few operations over the whole range. Largest errors over *all* float32 arguments, in ulp: EXP 1.53,
-EXP2 1.96, LOG 0.95, LOG2 1.34, TANH 1.50, ERF 1.61 (and SIN, COS 1.99); float64 is no worse on samples.
+for few operations over the whole range. Largest errors over *all* float32 arguments, in ulp:
+EXP 1.53, EXP2 1.96, LOG 0.95, LOG2 1.34, TANH 1.50, ERF 1.61 (and SIN, COS 1.99); float64 is no
+worse on samples.
 
 * **exp**: e^x = 2^n e^r with an *even* n, so that 2^n is the square of one power of two made by one
   shift; multiplying by it twice rounds once for subnormal results and overflows to infinity by
