@@ -82,6 +82,16 @@ def test_an_optimizer_step_is_one_kernel_and_in_place() -> None:
     assert len(made.items[0].buffers) == 4
 
 
+def test_a_moment_that_is_a_result_of_its_own_costs_no_copy() -> None:
+    """The update reads the new moment as a value, not through the assignment: still one kernel."""
+    x, dy, w, m = data(16, 32), data(16, 24), data(32, 24), data(32, 24)
+    moment = m * 0.9 + (x.transpose(0, 1) @ dy) * 0.1
+    m.assign(moment)
+    w.assign(w - moment * 0.01)
+    made = planned(w, m)
+    assert len(made.items) == 1 and all(old is new for old, new in made.writes)
+
+
 def test_the_update_is_the_epilogue_of_the_weight_gradient() -> None:
     x, dy, w = data(16, 32), data(16, 24), data(32, 24)
     w.assign(w - (x.transpose(0, 1) @ dy) * 0.1)

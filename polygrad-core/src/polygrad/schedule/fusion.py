@@ -23,12 +23,13 @@ from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from .indexing import Index, both, source_index
 
 # weighted ops that are cheaper to repeat in another kernel than to store
-RECOMPUTE_COST: Final = 24
-ROW_COST: Final = 64  # the same inside one kernel, where repeating costs no memory traffic
+RECOMPUTE_COST: Final = 32
+ROW_COST: Final = 80  # the same inside one kernel, where repeating costs no memory traffic
 MAX_USES: Final = 4
 MAX_DEPTH: Final = 400  # chained elementwise ops in one kernel (compile time is superlinear)
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
+_COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 
 
 class Use(NamedTuple):
@@ -196,6 +197,8 @@ class Fusion:
             return
         if not uses and node not in self.roots and node not in self.whole:
             return  # only the target of an assignment
+        if self.fuse and len(uses) > 1:
+            self._absorb_copies(node, uses)
         if node in self.facts.forced or self._must_store(node, uses):
             self._store(node, uses)
             return
@@ -250,6 +253,34 @@ class Fusion:
         kernel.reductions += 1
         kernel.hoisted.append(self._depends(use))
 
+    def _absorb_copies(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
+        """Let a kernel that computes `node` store it for those kernels that would only copy it.
+
+        An optimizer's moment is a result of its own and part of the parameter's update: one pass.
+        """
+        same = [u for u, arounds in uses.items() if _visits(u, arounds, node)]
+        if len(same) < 2:
+            return
+        target = next((u for u in same if not _copies(u.kernel, node)), same[0])
+        for use in same:
+            if use is target or not _copies(use.kernel, node):
+                continue
+            readers = [g for g in self.groups if use.kernel in g.reads]
+            if not any(_reaches(target.kernel, g) for g in readers):
+                self._move(use.kernel, target, readers)
+                del uses[use]
+
+    def _move(self, copy: Group, target: Use, readers: Sequence[Group]) -> None:
+        """The stored nodes of kernel `copy` become stores of the kernel of `target`."""
+        for node in copy.stored:
+            self.home[node] = target
+            self.links[node, target] = tuple(target for _ in sources(node))
+            target.kernel.stored.append(node)
+        for group in readers:
+            group.reads.discard(copy)
+            group.reads.add(target.kernel)
+        self.groups.remove(copy)
+
     def _depends(self, use: Use) -> frozenset[UOp]:
         out: frozenset[UOp] = frozenset()
         for node in (*use.index, use.valid):
@@ -300,9 +331,7 @@ class Fusion:
             return None
         for use, arounds in uses.items():
             kernel = use.kernel
-            if use.valid is not None or any(a is not None for a in arounds):
-                continue
-            if use.index != kernel.ranges or node.shape != kernel.shape:
+            if not _visits(use, arounds, node):
                 continue
             others = {u.kernel for u in uses if u != use} | self.whole.get(node, set())
             if kernel in others or any(_reaches(kernel, other) for other in others):
@@ -356,6 +385,17 @@ class Fusion:
             for a in range(len(shape))
         )
         return Use(use.kernel, index, use.valid)
+
+
+def _visits(use: Use, arounds: Sequence[Around | None], node: UOp) -> bool:
+    """Does this use visit exactly the elements of `node`, in the kernel's own loops?"""
+    inside = use.valid is not None or any(a is not None for a in arounds)
+    return not inside and use.index == use.kernel.ranges and node.shape == use.kernel.shape
+
+
+def _copies(group: Group, node: UOp) -> bool:
+    """Does this kernel do nothing but store `node`?"""
+    return all(s.op in _COPIES and tuple(sources(s)) == (node,) for s in group.stored)
 
 
 def _length(loop: UOp) -> int:
