@@ -95,7 +95,9 @@ def test_one_and_three_place_axes(device: str, rng: Rng) -> None:
     np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-4, atol=1e-4)
 
 
-def transposed(x: Any, w: Any, groups: int, stride: Any, dilation: Any, pad: Any, extra: Any) -> Any:
+def transposed(
+    x: Any, w: Any, groups: int, stride: Any, dilation: Any, pad: Any, extra: Any
+) -> Any:
     """Each input element adds its window to the output."""
     n, ci, h, wd = x.shape
     outs = w.shape[1]
@@ -116,7 +118,15 @@ def transposed(x: Any, w: Any, groups: int, stride: Any, dilation: Any, pad: Any
 @pytest.mark.parametrize(("ci", "co", "groups", "stride", "pad", "dilation"), CONVOLUTIONS)
 @pytest.mark.parametrize("extra", [0, 1])
 def test_conv_transpose2d_matches_its_definition(
-    device: str, ci: int, co: int, groups: int, stride: Any, pad: Any, dilation: Any, extra: int, rng: Rng
+    device: str,
+    ci: int,
+    co: int,
+    groups: int,
+    stride: Any,
+    pad: Any,
+    dilation: Any,
+    extra: int,
+    rng: Rng,
 ) -> None:
     x = rng.standard_normal((2, ci, 5, 4)).astype(np.float32)
     w = rng.standard_normal((ci, co // groups, 3, 2)).astype(np.float32)
@@ -166,7 +176,14 @@ def test_max_pool2d(
 @pytest.mark.parametrize(("kernel", "stride", "pad", "ceil", "extra"), POOLS)
 @pytest.mark.parametrize("count_pad", [True, False])
 def test_avg_pool2d(
-    device: str, kernel: Any, stride: Any, pad: int, ceil: bool, extra: Any, count_pad: bool, rng: Rng
+    device: str,
+    kernel: Any,
+    stride: Any,
+    pad: int,
+    ceil: bool,
+    extra: Any,
+    count_pad: bool,
+    rng: Rng,
 ) -> None:
     x = rng.standard_normal((2, 3, 7, 9)).astype(np.float32)
     ones = np.ones_like(x)

@@ -16,7 +16,25 @@ Rng = np.random.Generator
 
 # Values where functions go wrong: zeros of both signs, infinities, NaN, tails, halves.
 SPECIAL = np.array(
-    [0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-30, -1e-5, 88, -88, 100, -100, 0.5, 1.5, 2.5, -0.5]
+    [
+        0.0,
+        -0.0,
+        1,
+        -1,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-30,
+        -1e-5,
+        88,
+        -88,
+        100,
+        -100,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+    ]
     + [-2.5, 3.7, 1e10, -1e20, 2.0**-140],
     np.float32,
 )
@@ -165,7 +183,9 @@ def test_constant_powers(device: str, power: float, rng: Rng) -> None:
 
 # ---- integers: Python's rounding, and 0 for a zero divisor
 
-PAIRS = np.array([(a, b) for a in (-128, -7, -1, 0, 1, 7, 127) for b in (-128, -3, -1, 0, 1, 3)], np.int8)
+PAIRS = np.array(
+    [(a, b) for a in (-128, -7, -1, 0, 1, 7, 127) for b in (-128, -3, -1, 0, 1, 3)], np.int8
+)
 
 
 def test_integer_division_rounds_down_and_gives_0_for_a_zero_divisor(device: str) -> None:
@@ -197,7 +217,9 @@ def test_integer_powers_stay_integers(device: str) -> None:
 def test_float_remainder_has_the_sign_of_the_divisor(device: str) -> None:
     a = np.array([5, -5, 5, -5, 1, -1e-9, 5, -5, 0.0], np.float32)
     b = np.array([3, 3, -3, -3, 0.1, 1, np.inf, np.inf, 3], np.float32)
-    np.testing.assert_allclose((Tensor(a) % Tensor(b)).numpy(), np.remainder(a, b), rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        (Tensor(a) % Tensor(b)).numpy(), np.remainder(a, b), rtol=2e-6, atol=1e-7
+    )
     np.testing.assert_allclose((Tensor(a) // Tensor(b)).numpy(), np.floor_divide(a, b), rtol=2e-6)
 
 
@@ -232,7 +254,9 @@ def test_clip_keeps_nan_and_takes_the_upper_bound_last(device: str) -> None:
     np.testing.assert_array_equal(x.clip(-1, 1).numpy(), np.clip(x.numpy(), -1, 1))
     np.testing.assert_array_equal(x.clip(min=0).numpy(), np.clip(x.numpy(), 0, None))
     np.testing.assert_array_equal(x.clamp(2, 1).numpy(), np.clip(x.numpy(), 2, 1))
-    np.testing.assert_array_equal(x.clip(Tensor([0.0, 0, 0, 0]), 2).numpy(), np.clip(x.numpy(), 0, 2))
+    np.testing.assert_array_equal(
+        x.clip(Tensor([0.0, 0, 0, 0]), 2).numpy(), np.clip(x.numpy(), 0, 2)
+    )
 
 
 def test_masked_fill_and_nan_to_num(device: str) -> None:
@@ -247,12 +271,14 @@ def test_isclose_counts_equal_infinities_and_nan_only_on_request(device: str) ->
     b = np.array([1 + 1e-6, 1.1, np.inf, -np.inf, np.nan], np.float32)
     for equal_nan in (False, True):
         wanted = np.isclose(a, b, equal_nan=equal_nan)
-        np.testing.assert_array_equal(Tensor(a).isclose(Tensor(b), equal_nan=equal_nan).numpy(), wanted)
+        np.testing.assert_array_equal(
+            Tensor(a).isclose(Tensor(b), equal_nan=equal_nan).numpy(), wanted
+        )
 
 
 def test_comparison_with_none_is_no_tensor() -> None:
-    assert (Tensor([1.0]) == None) is False  # noqa: E711
-    assert (Tensor([1.0]) != None) is True  # noqa: E711
+    assert (Tensor([1.0]) == None) is False
+    assert (Tensor([1.0]) != None) is True
 
 
 def test_empty_tensors_pass_through(device: str) -> None:
@@ -267,9 +293,7 @@ def test_empty_tensors_pass_through(device: str) -> None:
 def test_shapes_that_do_not_broadcast_are_named() -> None:
     with pytest.raises(ShapeError) as error:
         Tensor.zeros(2, 3) + Tensor.zeros(4)
-    assert str(error.value) == (
-        "add: shapes (2, 3) and (4,) do not broadcast: axis -1 is 3 and 4."
-    )
+    assert str(error.value) == ("add: shapes (2, 3) and (4,) do not broadcast: axis -1 is 3 and 4.")
 
 
 def test_an_integer_out_of_range_is_refused() -> None:

@@ -110,7 +110,9 @@ def test_cat_and_pad_keep_nan_and_minus_zero_apart(device: str) -> None:
 def test_seventeen_axes(device: str) -> None:
     x = Tensor(np.arange(8.0, dtype=np.float32)).reshape((2, 2, 2) + (1,) * 14)
     wanted = x.numpy().sum(axis=1)
-    np.testing.assert_array_equal((x.permute(tuple(reversed(range(17)))) + 0).T.sum(1).numpy(), wanted)
+    np.testing.assert_array_equal(
+        (x.permute(tuple(reversed(range(17)))) + 0).T.sum(1).numpy(), wanted
+    )
 
 
 def test_shape_queries() -> None:

@@ -134,11 +134,15 @@ def test_logsumexp_of_infinities(device: str) -> None:
 def test_softmax_family(device: str, axis: int, rng: Rng) -> None:
     a = (rng.standard_normal((3, 4, 5)) * 30).astype(np.float32)
     x, wide = Tensor(a), a.astype(np.float64)
-    np.testing.assert_allclose(x.softmax(axis).numpy(), special.softmax(wide, axis), rtol=2e-5, atol=1e-30)
+    np.testing.assert_allclose(
+        x.softmax(axis).numpy(), special.softmax(wide, axis), rtol=2e-5, atol=1e-30
+    )
     np.testing.assert_allclose(
         x.log_softmax(axis).numpy(), special.log_softmax(wide, axis), rtol=2e-6, atol=2e-5
     )
-    np.testing.assert_allclose(x.softmin(axis).numpy(), special.softmax(-wide, axis), rtol=2e-5, atol=1e-30)
+    np.testing.assert_allclose(
+        x.softmin(axis).numpy(), special.softmax(-wide, axis), rtol=2e-5, atol=1e-30
+    )
 
 
 @pytest.mark.parametrize("p", [0, 1, 2, 3, np.inf, -np.inf])

@@ -115,7 +115,9 @@ def test_scatter_writes_and_adds(device: str, axis: int, rng: Rng) -> None:
     source = rng.standard_normal((3, 4, 6)).astype(np.float32)
     given = (axis, Tensor(index), Tensor(source))
     np.testing.assert_allclose(
-        Tensor(A).scatter(*given).numpy(), _scattered(A, index, source, axis, lambda o, n: n), rtol=1e-6
+        Tensor(A).scatter(*given).numpy(),
+        _scattered(A, index, source, axis, lambda o, n: n),
+        rtol=1e-6,
     )
     np.testing.assert_allclose(
         Tensor(A).scatter_add(*given).numpy(), _scattered(A, index, source, axis, np.add), rtol=1e-5
@@ -130,7 +132,9 @@ def test_scatter_writes_and_adds(device: str, axis: int, rng: Rng) -> None:
 @pytest.mark.parametrize(("reduce", "combine"), [("sum", np.add), ("prod", np.multiply)]
                          + [("amax", np.maximum), ("amin", np.minimum)])  # fmt: skip
 @pytest.mark.parametrize("include_self", [True, False])
-def test_scatter_reduce(device: str, reduce: str, combine: Any, include_self: bool, rng: Rng) -> None:
+def test_scatter_reduce(
+    device: str, reduce: str, combine: Any, include_self: bool, rng: Rng
+) -> None:
     base = rng.standard_normal((4, 3)).astype(np.float32)
     index, source = rng.integers(0, 4, (6, 3)), rng.standard_normal((6, 3)).astype(np.float32)
     start = base.astype(np.float64)
