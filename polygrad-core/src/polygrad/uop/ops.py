@@ -19,7 +19,7 @@ import itertools
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..dtype import DType, canonical, dtypes
@@ -59,6 +59,8 @@ MAX_CONSTANTS: Final = 512
 _new: Final = object.__new__
 _DOUBLE: Final = struct.Struct("<d").pack
 _BY_BITS: Final = frozenset({float, bool})
+# The dtype of a result that has not its last source's.
+_RESULT: Final = {Ops.THREEFRY: dtypes.uint32, **dict.fromkeys(COMPARISONS, dtypes.bool)}
 
 
 class _Parts:
@@ -167,9 +169,7 @@ class UOp(_Parts):
     @staticmethod
     def alu(op: Ops, *src: UOp) -> UOp:
         """`op` of sources with equal shapes, simplified when that is exact."""
-        dtype = dtypes.bool if op in COMPARISONS else src[-1].dtype
-        if op is Ops.THREEFRY:
-            dtype = dtypes.uint32
+        dtype = _RESULT.get(op) or src[-1].dtype
         simpler = symbolic.simplify(op, dtype, src)
         return UOp(op, dtype, src) if simpler is None else simpler
 
@@ -369,26 +369,19 @@ def toposort(roots: Sequence[UOp], gate: Callable[[UOp], bool] | None = None) ->
     """Post-order over several roots; each node once, sources in order."""
     seen: set[UOp] = set()
     out: list[UOp] = []
-    for root in roots:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack: list[tuple[UOp, Iterator[UOp]]] = [(root, _sources(root, gate))]
-        while stack:
-            node, sources = stack[-1]
-            for s in sources:
-                if s not in seen:
-                    seen.add(s)
-                    stack.append((s, _sources(s, gate)))
-                    break
-            else:
+    stack: list[UOp | None] = list(roots)[::-1]
+    while stack:
+        node = stack.pop()
+        if node is None:  # the sources of the node below the mark are done
+            out.append(stack.pop())  # type: ignore[arg-type]
+        elif node not in seen:
+            seen.add(node)
+            src = node.src
+            if not src or (gate is not None and not gate(node)):
                 out.append(node)
-                stack.pop()
+            else:
+                stack += (node, None, *src[::-1])
     return out
-
-
-def _sources(node: UOp, gate: Callable[[UOp], bool] | None) -> Iterator[UOp]:
-    return iter(node.src) if gate is None or gate(node) else iter(())
 
 
 # ---- the table of living nodes

@@ -26,7 +26,7 @@ from ..dtype import DType, dtypes
 from . import compare, divmod
 from .casts import simplify_bitcast, simplify_cast, through_index
 from .folding import fold
-from .intervals import interval
+from .intervals import FULL, interval
 from .linear import (
     INDEX,
     bounds,
@@ -42,7 +42,7 @@ from .linear import (
     times,
 )
 from .ops import COMPARISONS, Ops, UOp
-from .values import const_value, constant
+from .values import MAYBE_CONST, const_value, constant
 
 __all__ = [
     "coefficient",
@@ -69,12 +69,12 @@ def simplify(op: Ops, dtype: DType, src: Sources) -> UOp | None:
     first = src[0]
     if first.dtype is INDEX and (index_rule := _INDEX_RULES.get(op)) is not None:
         return index_rule(src)
-    values = [const_value(s) for s in src]
+    values = [const_value(s) if s.op in MAYBE_CONST else None for s in src]
     if None not in values:
         folded = fold(op, dtype, values)  # type: ignore[arg-type]
         if folded is not None:
             return constant(dtype, folded, first)
-    if not first.shape and not dtype.is_float:
+    if not first.shape and dtype in FULL:
         lo, hi = interval(op, dtype, src, None)
         if lo is not None and lo == hi:
             return UOp.const(dtype, lo)

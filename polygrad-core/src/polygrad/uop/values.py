@@ -12,6 +12,7 @@ from .folding import Value
 from .ops import Ops, UOp
 
 _SPREAD: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.FLIP})
+MAYBE_CONST: Final = _SPREAD | {Ops.CONST}
 _IDENTITY: Final = {Ops.ADD: 0, Ops.MUL: 1}
 
 
