@@ -369,11 +369,11 @@ def toposort(roots: Sequence[UOp], gate: Callable[[UOp], bool] | None = None) ->
     """Post-order over several roots; each node once, sources in order."""
     seen: set[UOp] = set()
     out: list[UOp] = []
-    stack: list[UOp | None] = list(roots)[::-1]
+    stack: list[Any] = list(roots)[::-1]  # nodes, and None above a node whose sources come first
     while stack:
         node = stack.pop()
-        if node is None:  # the sources of the node below the mark are done
-            out.append(stack.pop())  # type: ignore[arg-type]
+        if node is None:
+            out.append(stack.pop())
         elif node not in seen:
             seen.add(node)
             src = node.src
