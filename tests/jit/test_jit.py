@@ -449,3 +449,26 @@ def test_the_last_shown_frame_is_the_callers(device: str) -> None:
     frames = traceback.extract_tb(error.value.__traceback__)
     last = frames[-1] if sys.version_info >= (3, 11) else frames[-2]
     assert last.filename == __file__
+
+
+def test_an_expression_with_a_gradient_that_is_assigned_to_becomes_state(device: str) -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    y = w * 2
+
+    @jit
+    def f() -> Tensor:
+        y.assign(y + 1)
+        return y * 1
+
+    assert [f().tolist() for _ in range(3)] == [[3.0, 5.0], [4.0, 6.0], [5.0, 7.0]]
+
+
+def test_an_expression_over_an_old_version_keeps_it(device: str) -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    y = w * 2
+    f = jit(lambda x: x + y)
+    x = Tensor([0.0, 0.0])
+    assert f(x).tolist() == [2.0, 4.0]
+    w.assign(Tensor([5.0, 5.0]))
+    w.realize()
+    assert f(x).tolist() == [2.0, 4.0]

@@ -20,14 +20,15 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import settings
+from ._nested import filled, flatten, names_of, rebuilt, taken
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
-from .engine.capture import Capture, Number, active, as_scalar, evaluator
+from .engine.capture import Capture, active, as_scalar, evaluator
 from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
@@ -40,7 +41,6 @@ from .tensor.store import realize
 from .uop.ops import Ops, UOp
 
 CAPACITY = 32  # captures kept per function; the least recently used goes first
-_STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
 
 
 @public
@@ -145,9 +145,9 @@ class Compiled:
         tensors: list[Tensor],
         numbers: list[int | float],
     ) -> Signature:
-        structure = tuple([_flatten(a, tensors, numbers) for a in args])
+        structure = tuple([flatten(a, tensors, numbers) for a in args])
         if kwargs:
-            structure += tuple((k, _flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
+            structure += tuple((k, flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
         shown = tuple(
             [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
         )
@@ -192,7 +192,7 @@ class Compiled:
             alike = known.structure == signature.structure and known.runtime is signature.runtime
             if not alike or known.tensors == signature.tensors:
                 continue
-            names = _names(self.function, args, kwargs)
+            names = names_of(self.function, args, kwargs)
             for name, old, new in zip(names, known.tensors, signature.tensors, strict=True):
                 if old[:3] != new[:3]:
                     raise ArgumentError(
@@ -235,32 +235,30 @@ class _Captured:
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
         runtime = self.recorded.runtime
-        inputs = [_buffer_of(t, runtime) for t in tensors]
+        inputs = [_leaf_of(t) for t in tensors]
         values: Any = ()
         if self.values:
             values = [as_scalar(value(numbers), dtype) for value, dtype in self.values]
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
-        buffers = self.recorded(inputs, values)
+        buffers = self.recorded.with_leaves(inputs, values)
         made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
         if self.simple:
             return made[0]
         first = len(made) - len(self.assigned)
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
-        return _filled(self.outputs, made, numbers)
+        return filled(self.outputs, made, numbers)
 
 
-def _buffer_of(tensor: Tensor, runtime: Runtime) -> Buffer:
+def _leaf_of(tensor: Tensor) -> UOp:
+    """The leaf with the tensor's value, computed now if need be."""
     node = tensor.uop
-    found = runtime.find(node) if node.op is Ops.BUFFER else None
-    if found is None:
+    if node.op is not Ops.BUFFER:
         realize([tensor])
-        node = tensor.uop
-        if node.op is not Ops.BUFFER:  # its graph is kept for a gradient
-            (node,) = realize_nodes([node], [node])
-        found = runtime.buffer_of(node)
-    return found
+        node = tensor.uop  # itself where its graph is kept for a gradient
+        (node,) = realize_nodes([node], [node])
+    return node
 
 
 def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...], str]) -> Tensor:
@@ -283,20 +281,25 @@ def _capture(
     for _ in range(2):
         trace = _Trace(runtime, what, args, kwargs, tensors, numbers)
         trace.run(function)
-        if not _settle(trace.capture):
+        if not _settle(trace):
             break
     return trace.compile()
 
 
-def _settle(capture: Capture) -> bool:
+def _settle(trace: _Trace) -> bool:
     """Give memory to the tensors from outside. True if some changed, so that the trace is of no
     use.
 
     A tensor that is lazily zero, say, was folded away; its later values would never be read.
     """
-    outside = [o.tensor for o in capture.outside.values()]
+    capture = trace.capture
+    outside = [o.tensor for o in capture.outside.values() if not capture.symbolic([o.node])]
     before = [t.uop for t in outside]
-    realize([t for t in outside if not capture.symbolic([t.uop])])
+    realize(outside)
+    for tensor in outside:
+        if tensor.uop in trace.updates and tensor.uop.op is not Ops.BUFFER:
+            # What is assigned to is state: it stands on memory, not on the graph of its gradient.
+            tensor._replace(realize_nodes([tensor.uop])[0])
     seen: set[UOp] = set()
     for tensor in outside:
         if tensor.uop.op is Ops.BUFFER and tensor.uop in seen:
@@ -335,8 +338,8 @@ class _Trace:
         capture.made.update(map(id, self.symbols))
         given = iter(self.symbols)
         values = iter([capture.number(i, v) for i, v in enumerate(numbers)])
-        self.args = [_rebuilt(a, given, values) for a in args]
-        self.kwargs = {k: _rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
+        self.args = [rebuilt(a, given, values) for a in args]
+        self.kwargs = {k: rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
 
     def run(self, function: Callable[..., Any]) -> None:
         """Fill `roots`, `outputs`, `assigned`, `updates`; put every tensor from outside back."""
@@ -345,7 +348,7 @@ class _Trace:
         try:
             with capture.runtime.capture(capture):
                 returned = function(*self.args, **self.kwargs)
-                self.outputs = _taken(returned, roots)
+                self.outputs = taken(returned, roots)
             ends = [(o, o.tensor.uop) for o in capture.outside.values()]
         finally:
             capture.restore()
@@ -368,135 +371,3 @@ class _Trace:
         default = next((f.device for f in recorded.routine.fresh), "")
         specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
         return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned)
-
-
-# ---- arguments and results: nested containers as flat lists and a hashable structure
-
-
-class _Same:
-    """An object that counts as equal to itself alone."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: Any) -> None:
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.it is self.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
-
-
-def _parts(x: Any) -> Mapping[Any, Any] | None:
-    """The named parts of a container that arguments are looked for in, None for anything else."""
-    kind = type(x)
-    if kind is dict:
-        return x  # type: ignore[no-any-return]
-    if isinstance(x, (list, tuple)):
-        return dict(enumerate(x))
-    fields = getattr(kind, "__dataclass_fields__", None)
-    return None if fields is None else {name: getattr(x, name) for name in fields}
-
-
-def _flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
-    """Collect tensors and numbers; what is given back describes everything else."""
-    kind = type(x)
-    if kind is Tensor or isinstance(x, Tensor):
-        tensors.append(x)
-        return Tensor
-    if kind is float or kind is int:
-        numbers.append(x)
-        return kind
-    if isinstance(x, _STATIC):
-        return (kind, x)
-    parts = _parts(x)
-    if parts is not None:
-        return (kind, tuple([(k, _flatten(v, tensors, numbers)) for k, v in parts.items()]))
-    if hasattr(x, "__array_interface__"):  # an array is an input as well
-        tensors.append(Tensor(x))
-        return Tensor
-    return _Same(x)
-
-
-def _rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
-    """`x` with its tensors and numbers exchanged, in the order of `_flatten`."""
-    kind = type(x)
-    if isinstance(x, Tensor):
-        return next(tensors)
-    if kind is float or kind is int:
-        return next(numbers)
-    if isinstance(x, _STATIC):
-        return x
-    parts = _parts(x)
-    if parts is not None:
-        return _with_parts(x, {k: _rebuilt(v, tensors, numbers) for k, v in parts.items()})
-    return next(tensors) if hasattr(x, "__array_interface__") else x
-
-
-def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
-    """A container like `x` with other parts."""
-    kind = type(x)
-    if kind is dict:
-        return dict(parts)
-    if isinstance(x, (list, tuple)):
-        return kind(*parts.values()) if hasattr(x, "_fields") else kind(parts.values())
-    import copy
-
-    new = copy.copy(x)  # a dataclass; frozen ones too
-    for name, value in parts.items():
-        object.__setattr__(new, name, value)
-    return new
-
-
-def _taken(x: Any, roots: dict[UOp, int]) -> Any:
-    """The structure of what the function returned; its tensors' nodes go to `roots`, each once."""
-    if isinstance(x, Tensor):
-        return ("tensor", roots.setdefault(x.uop, len(roots)))
-    if isinstance(x, Number):
-        return ("number", evaluator(x.expression))
-    parts = None if isinstance(x, _STATIC) else _parts(x)
-    if parts is None:
-        return ("static", x)
-    return ("parts", x, {k: _taken(v, roots) for k, v in parts.items()})
-
-
-def _filled(structure: Any, made: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
-    kind = structure[0]
-    if kind == "tensor":
-        return made[structure[1]]
-    if kind == "number":
-        return structure[1](numbers)
-    if kind == "static":
-        return structure[1]
-    _, like, parts = structure
-    return _with_parts(like, {k: _filled(v, made, numbers) for k, v in parts.items()})
-
-
-def _names(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[str]:
-    """The name of each tensor argument, in the order of `_flatten`: x, batch['image'], args[2]."""
-    import inspect
-
-    try:
-        names = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        names = []
-    found: list[str] = []
-
-    def walk(x: Any, path: str) -> None:
-        if isinstance(x, Tensor) or hasattr(x, "__array_interface__"):
-            found.append(path)
-            return
-        parts = None if isinstance(x, _STATIC) else _parts(x)
-        for key, value in (parts or {}).items():
-            walk(
-                value, f"{path}[{key!r}]" if isinstance(x, (dict, list, tuple)) else f"{path}.{key}"
-            )
-
-    for i, x in enumerate(args):
-        walk(x, repr(names[i]) if i < len(names) else f"number {i}")
-    for key in sorted(kwargs):
-        walk(kwargs[key], repr(key))
-    return found

@@ -44,15 +44,20 @@ class Holder(Protocol):
 
 
 class State:
-    """A leaf that a recorded graph keeps: constants, and state if `written`."""
+    """A leaf that a recorded graph keeps: a constant, or state if `written`.
 
-    __slots__ = ("buffer", "holder", "leaf", "references", "slot", "written")
+    A holder's leaf is not held: `leaf` is the arg of its node, which tells it as well. A constant
+    without holder is a reader of its leaf like any other, so it holds it (`constant`).
+    """
+
+    __slots__ = ("buffer", "constant", "holder", "leaf", "references", "slot", "written")
 
     def __init__(
-        self, slot: int, written: bool, leaf: Any, buffer: Buffer, holder: Holder | None = None
+        self, slot: int, written: bool, buffer: Buffer, holder: Holder | None, constant: UOp | None
     ) -> None:
         self.slot, self.written, self.buffer, self.holder = slot, written, buffer, holder
-        self.leaf = leaf  # arg of the version's BUFFER node: identity without holding the node
+        self.constant = constant
+        self.leaf: Any = _UNSEEN
         self.references = -1  # to the version while nobody reads it; another count means a reader
 
 
@@ -132,9 +137,9 @@ def _fixed_variables(
 
 def _state(runtime: Runtime, leaf: UOp, slot: int, written: bool, holder: Holder | None) -> State:
     if holder is None:
-        return State(slot, written, leaf.arg, runtime.buffer_of(leaf))
+        return State(slot, written, runtime.buffer_of(leaf), None, None if written else leaf)
     unbound = Buffer(leaf.arg[2], 0)  # the first call takes the holder's
-    return State(slot, written, _UNSEEN, runtime.find(leaf) or unbound, holder)
+    return State(slot, written, runtime.find(leaf) or unbound, holder, None)
 
 
 def _at_fixed_addresses(planned: Schedule, count: int, slots: Mapping[UOp, int]) -> Schedule:
@@ -174,8 +179,9 @@ class Recorded:
         self._inputs = inputs
         self._watched = [s for s in states if s.holder is not None]
         self._written = [s for s in self._watched if s.written]
-        self._own = {id(s.buffer) for s in states if s.written}
-        self._epoch = -1
+        self._constants = [s for s in states if s.constant is not None]
+        self._own: set[int] = set()  # ids of the Buffers that a call writes
+        self._epoch, self._gathered = -1, False
         self._single = len(routine.stages) == 1 and isinstance(routine.stages[0], PlanStage)
         if self._single:
             self._lay_out(routine.stages[0])  # type: ignore[arg-type]
@@ -186,17 +192,28 @@ class Recorded:
         """Run once. Raises DeviceMemoryError, DeviceForked; the state is as before then."""
         if len(inputs) != self._inputs:
             raise StateError(f"{self._inputs} inputs are expected, got {len(inputs)}.")
+        with self.runtime.lock:
+            self._follow()
+            return self._call(inputs, variables)
+
+    def with_leaves(
+        self, inputs: Sequence[UOp], variables: Sequence[int | float] = ()
+    ) -> list[Buffer]:
+        """The same for inputs that are leaves: finding the state may move one of them."""
         runtime = self.runtime
         with runtime.lock:
-            self._follow_holders()
-            own = self._own
-            for i, buffer in enumerate(inputs):
-                if id(buffer) in own:  # this call writes over it while it is read
-                    inputs = [*inputs[:i], copy_of(buffer), *inputs[i + 1 :]]
-            values = (*variables, *self.fixed) if self.fixed else variables
-            outputs = (self._run_single if self._single else self._run)(inputs, values)
-            self.calls += 1
-            return outputs
+            self._follow()
+            return self._call([runtime.buffer_of(leaf) for leaf in inputs], variables)
+
+    def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
+        own = self._own
+        for i, buffer in enumerate(inputs):
+            if id(buffer) in own:  # this call writes over it while it is read
+                inputs = [*inputs[:i], copy_of(buffer), *inputs[i + 1 :]]
+        values = (*variables, *self.fixed) if self.fixed else variables
+        outputs = (self._run_single if self._single else self._run)(inputs, values)
+        self.calls += 1
+        return outputs
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -207,35 +224,50 @@ class Recorded:
 
     def rebind(self, index: int, buffer: Buffer) -> None:
         """Let state number `index` (in `states`) live in another Buffer from now on."""
-        state = self.states[index]
-        self._own.discard(id(state.buffer))
-        state.buffer = buffer
-        if state.written:
-            self._own.add(id(buffer))
-        self._epoch = -1
+        self.states[index].buffer = buffer
+        self._own = {id(s.buffer) for s in self.states if s.written}
+        self._gathered = False
 
-    def _follow_holders(self) -> None:
-        for state in self._watched:
-            if state.holder.uop.arg is not state.leaf:  # type: ignore[union-attr]
-                self._take_over(state)
+    def _follow(self) -> None:
+        """Find where each state is now, and let readers of what is written keep the old bytes."""
+        other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
+        if other or self._epoch != self.runtime.epoch:
+            self._find_states()
         renewed = [
             s
             for s in self._written
             if _references(s.holder.uop) != s.references or s.references < 0  # type: ignore[union-attr]
         ]
-        for state in renewed:
-            self._renew(state)
+        if renewed:
+            for state in renewed:
+                self._renew(state)
+            self._find_states()  # another holder may stand on a leaf that has moved
 
-    def _take_over(self, state: State) -> None:
-        """The holder has another version than the last call left: it counts."""
-        holder, runtime = state.holder, self.runtime
-        assert holder is not None
-        (leaf,) = realize([holder.uop])
-        if holder.uop is not leaf:
+    def _find_states(self) -> None:
+        """Holders may have other versions than the last call left, and leaves other memory."""
+        runtime = self.runtime
+        holders = [s.holder for s in self._watched if s.holder is not None]
+        pending = [h for h in holders if h.uop.op is not Ops.BUFFER]
+        for holder, leaf in zip(pending, realize([h.uop for h in pending]), strict=True):
             holder._replace(leaf)
-        state.leaf = leaf.arg
-        state.references = runtime.references_of(leaf)
-        self.rebind(self.states.index(state), runtime.buffer_of(leaf))
+        seen: set[UOp] = set()
+        for state, holder in zip(self._watched, holders, strict=True):
+            if holder.uop in seen:
+                self._part(holder)
+            seen.add(holder.uop)
+            state.leaf, state.buffer = holder.uop.arg, runtime.buffer_of(holder.uop)
+            state.references = runtime.references_of(holder.uop)
+        for state in self._constants:
+            state.buffer = runtime.buffer_of(state.constant)  # type: ignore[arg-type]
+        self._own = {id(s.buffer) for s in self.states if s.written}
+        self._epoch, self._gathered = runtime.epoch, False
+
+    def _part(self, holder: Holder) -> None:
+        """Two holders stand on one leaf: this one gets memory of its own."""
+        old = holder.uop
+        new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
+        self.runtime.bind(new, copy_of(self.runtime.buffer_of(old)))
+        holder._replace(new)
 
     def _renew(self, state: State) -> None:
         """Somebody may read the version in `state.buffer`: the old leaf keeps its bytes."""
@@ -243,13 +275,12 @@ class Recorded:
         assert holder is not None
         old = holder.uop
         new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
-        runtime.bind(old, copy_of(state.buffer))
+        runtime.rebind(old, copy_of(state.buffer))
         runtime.bind(new, state.buffer)
         holder._replace(new)
         del new, old
-        state.leaf = holder.uop.arg
-        state.references = _references(holder.uop)
-        runtime.note_references(holder.uop, state.references)
+        count = _references(holder.uop)  # before anything else here holds it
+        runtime.note_references(holder.uop, count)
 
     # ---- running
 
@@ -281,10 +312,10 @@ class Recorded:
         stage: Any = self.routine.stages[0]
         execute = ready_stage(stage, runtime)
         template = self._template
-        if self._epoch != runtime.epoch:
+        if not self._gathered:
             for i, state in self._kept:
                 template[i] = state.buffer.handle
-            self._epoch = runtime.epoch
+            self._gathered = True
         handles = template.copy()
         for i, number in self._given:
             handles[i] = inputs[number].handle

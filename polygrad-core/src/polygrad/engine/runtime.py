@@ -90,7 +90,7 @@ class Runtime:
     def __init__(self, name: str = "default") -> None:
         self.name = name
         self.lock = threading.RLock()
-        self.epoch = 0  # changes whenever a bound Buffer may have got another handle
+        self.epoch = 0  # changes whenever a living leaf may have got other memory
         self.draws = Draws()
         self.plans: Any = None  # the graph cache, made by run.py at first use
         self._buffers: WeakTable[Buffer] = WeakTable()
@@ -105,6 +105,11 @@ class Runtime:
     def bind(self, leaf: UOp, buffer: Buffer) -> None:
         """From now on `leaf` (a BUFFER) stands for the bytes of `buffer`."""
         self._buffers.set(leaf, buffer)
+
+    def rebind(self, leaf: UOp, buffer: Buffer) -> None:
+        """Move a leaf that may have readers to other memory with the same bytes."""
+        self._buffers.set(leaf, buffer)
+        self.epoch += 1
 
     def unbind(self, leaf: UOp) -> Buffer | None:
         return self._buffers.pop(leaf)

@@ -1,0 +1,155 @@
+"""Nested arguments and results as flat lists, for `jit`: lists, tuples, dicts and dataclasses.
+
+`flatten` collects tensors and numbers and describes everything else by a hashable structure;
+`rebuilt` puts others in their places, in the same order. `taken` and `filled` do it for results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .dtype import DType
+from .engine.capture import Number, evaluator
+from .tensor import Tensor
+from .uop.ops import UOp
+
+STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
+
+
+# ---- arguments
+
+
+class _Same:
+    """An object that counts as equal to itself alone."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+def parts_of(x: Any) -> Mapping[Any, Any] | None:
+    """The named parts of a container that arguments are looked for in, None for anything else."""
+    kind = type(x)
+    if kind is dict:
+        return x  # type: ignore[no-any-return]
+    if isinstance(x, (list, tuple)):
+        return dict(enumerate(x))
+    fields = getattr(kind, "__dataclass_fields__", None)
+    return None if fields is None else {name: getattr(x, name) for name in fields}
+
+
+def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
+    """Collect tensors and numbers; what is given back describes everything else."""
+    kind = type(x)
+    if kind is Tensor or isinstance(x, Tensor):
+        tensors.append(x)
+        return Tensor
+    if kind is float or kind is int:
+        numbers.append(x)
+        return kind
+    if isinstance(x, STATIC):
+        return (kind, x)
+    parts = parts_of(x)
+    if parts is not None:
+        return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
+    if hasattr(x, "__array_interface__"):  # an array is an input as well
+        tensors.append(Tensor(x))
+        return Tensor
+    return _Same(x)
+
+
+def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
+    """`x` with its tensors and numbers exchanged, in the order of `flatten`."""
+    kind = type(x)
+    if isinstance(x, Tensor):
+        return next(tensors)
+    if kind is float or kind is int:
+        return next(numbers)
+    if isinstance(x, STATIC):
+        return x
+    parts = parts_of(x)
+    if parts is not None:
+        return _with_parts(x, {k: rebuilt(v, tensors, numbers) for k, v in parts.items()})
+    return next(tensors) if hasattr(x, "__array_interface__") else x
+
+
+def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
+    """A container like `x` with other parts."""
+    kind = type(x)
+    if kind is dict:
+        return dict(parts)
+    if isinstance(x, (list, tuple)):
+        return kind(*parts.values()) if hasattr(x, "_fields") else kind(parts.values())
+    import copy
+
+    new = copy.copy(x)  # a dataclass; frozen ones too
+    for name, value in parts.items():
+        object.__setattr__(new, name, value)
+    return new
+
+
+# ---- results
+
+
+def taken(x: Any, roots: dict[UOp, int]) -> Any:
+    """The structure of what the function returned; its tensors' nodes go to `roots`, each once."""
+    if isinstance(x, Tensor):
+        return ("tensor", roots.setdefault(x.uop, len(roots)))
+    if isinstance(x, Number):
+        return ("number", evaluator(x.expression))
+    parts = None if isinstance(x, STATIC) else parts_of(x)
+    if parts is None:
+        return ("static", x)
+    return ("parts", x, {k: taken(v, roots) for k, v in parts.items()})
+
+
+def filled(structure: Any, made: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+    kind = structure[0]
+    if kind == "tensor":
+        return made[structure[1]]
+    if kind == "number":
+        return structure[1](numbers)
+    if kind == "static":
+        return structure[1]
+    _, like, parts = structure
+    return _with_parts(like, {k: filled(v, made, numbers) for k, v in parts.items()})
+
+
+# ---- names, for messages
+
+
+def names_of(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[str]:
+    """The name of each tensor argument, in the order of `flatten`: x, batch['image'], args[2]."""
+    import inspect
+
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        names = []
+    found: list[str] = []
+
+    def walk(x: Any, path: str) -> None:
+        if isinstance(x, Tensor) or hasattr(x, "__array_interface__"):
+            found.append(path)
+            return
+        parts = None if isinstance(x, STATIC) else parts_of(x)
+        for key, value in (parts or {}).items():
+            walk(
+                value, f"{path}[{key!r}]" if isinstance(x, (dict, list, tuple)) else f"{path}.{key}"
+            )
+
+    for i, x in enumerate(args):
+        walk(x, repr(names[i]) if i < len(names) else f"number {i}")
+    for key in sorted(kwargs):
+        walk(kwargs[key], repr(key))
+    return found
