@@ -103,7 +103,7 @@ def _written() -> list[str]:
 @nox.session
 def typecheck(session: nox.Session) -> None:
     """mypy --strict on our packages; mypy and basedpyright on what users may rely on."""
-    install(session, *EVERY, extra=[*groups("types"), "pytest"])
+    install(session, *EVERY, extra=groups("types"))
     session.run("mypy")
     session.run("mypy", "tests/typing")
     session.run("basedpyright", "tests/typing")
