@@ -159,6 +159,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Ours and numpy's and torch's times, alternately in one run; ratios."""
+    install(session, *EVERY, extra=groups("test", "peers"))
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
 def dev(session: nox.Session) -> None:
     """One virtual environment, .venv, with everything editable and every tool."""
     session.run("python", "-m", "venv", ".venv")
