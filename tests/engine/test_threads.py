@@ -1,6 +1,4 @@
-"""Rows 8, 9, 10 and 19 of the reliability regime at the level of the engine: threads, forks, growth."""
-level.
-"""
+"""Rows 8, 9, 10 and 19 of the reliability regime: threads, forks and growth in the engine."""
 
 from __future__ import annotations
 

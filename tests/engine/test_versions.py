@@ -1,5 +1,8 @@
-"""Versions: whatever is assigned, aliased, dropped, realised or replayed, a lazy tensor keeps the value that
-it had when it was built. Random programs against numpy, which copies at once."""
+"""Versions: a lazy tensor keeps the value that it had when it was built.
+
+Whatever is assigned, aliased, dropped, realised or replayed. Random programs against numpy, which
+copies at once.
+"""
 
 from __future__ import annotations
 
