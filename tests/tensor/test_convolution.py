@@ -109,8 +109,12 @@ def transposed(
     for c, i, j in itertools.product(range(ci), range(h), range(wd)):
         g = c // (ci // groups)
         for a, b in itertools.product(*map(range, w.shape[2:])):
-            place = out[:, g * outs : (g + 1) * outs, i * stride[0] + a * dilation[0],
-                        j * stride[1] + b * dilation[1]]  # fmt: skip
+            place = out[
+                :,
+                g * outs : (g + 1) * outs,
+                i * stride[0] + a * dilation[0],
+                j * stride[1] + b * dilation[1],
+            ]
             place += x[:, c, i, j, None] * w[c, :, a, b]
     return out[:, :, pad[0] : full[0] - pad[0], pad[1] : full[1] - pad[1]]
 
@@ -215,27 +219,59 @@ def test_pooling_other_numbers_of_axes_and_integers(device: str) -> None:
 
 Z = Tensor.zeros
 MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
-    (lambda: Z(1, 3, 8, 8).conv2d(Z(4, 2, 3, 3)), ShapeError,
-     "conv2d: input (1, 3, 8, 8) has 3 channels, weight (4, 2, 3, 3) takes 2."),
-    (lambda: Z(1, 4, 8, 8).conv2d(Z(4, 2, 3, 3), groups=4), ShapeError,
-     "conv2d: input (1, 4, 8, 8) has 4 channels, weight (4, 2, 3, 3) takes 8 in 4 groups."),
-    (lambda: Z(3, 8, 8).conv2d(Z(4, 3, 3, 3)), ShapeError,
-     "conv2d: input (3, 8, 8) and weight (4, 3, 3, 3) must have the same number of axes, at least 3."),
-    (lambda: Z(1, 3, 2, 8).conv2d(Z(4, 3, 3, 3)), ShapeError,
-     "conv2d: a window of 3 does not fit an axis of 2 padded by (0, 0) (input (1, 3, 2, 8))."),
-    (lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), Z(3)), ShapeError,
-     "conv2d: bias has shape (3,), the result 4 channels."),
-    (lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), stride=0), ArgumentError,
-     "conv2d: stride is an integer of at least 1, or 2 of them, not 0."),
-    (lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), padding="full"), ArgumentError,
-     "conv2d: padding is 'same' or 'valid', not 'full'."),
-    (lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), padding=(1, 2, 3)), ArgumentError,
-     "conv2d: padding is an integer, 2 or 4 of them, or 2 pairs, not (1, 2, 3)."),
-    (lambda: Z(1, 3, 8).conv1d(Z(4, 3, 3, 3)), ShapeError,
-     "conv1d takes 3 axes: input (1, 3, 8), weight (4, 3, 3, 3)."),
-    (lambda: Z(1, 3, 4, 4).max_pool2d(5), ShapeError,
-     "max_pool2d: a window of 5 does not fit an axis of 4 padded by (0, 0) (input (1, 3, 4, 4))."),
-]  # fmt: skip
+    (
+        lambda: Z(1, 3, 8, 8).conv2d(Z(4, 2, 3, 3)),
+        ShapeError,
+        "conv2d: input (1, 3, 8, 8) has 3 channels, weight (4, 2, 3, 3) takes 2.",
+    ),
+    (
+        lambda: Z(1, 4, 8, 8).conv2d(Z(4, 2, 3, 3), groups=4),
+        ShapeError,
+        "conv2d: input (1, 4, 8, 8) has 4 channels, weight (4, 2, 3, 3) takes 8 in 4 groups.",
+    ),
+    (
+        lambda: Z(3, 8, 8).conv2d(Z(4, 3, 3, 3)),
+        ShapeError,
+        "conv2d: input (3, 8, 8) and weight (4, 3, 3, 3) must have the same number of"
+        " axes, at least 3.",
+    ),
+    (
+        lambda: Z(1, 3, 2, 8).conv2d(Z(4, 3, 3, 3)),
+        ShapeError,
+        "conv2d: a window of 3 does not fit an axis of 2 padded by (0, 0) (input (1, 3, 2, 8)).",
+    ),
+    (
+        lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), Z(3)),
+        ShapeError,
+        "conv2d: bias has shape (3,), the result 4 channels.",
+    ),
+    (
+        lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), stride=0),
+        ArgumentError,
+        "conv2d: stride is an integer of at least 1, or 2 of them, not 0.",
+    ),
+    (
+        lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), padding="full"),
+        ArgumentError,
+        "conv2d: padding is 'same' or 'valid', not 'full'.",
+    ),
+    (
+        lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), padding=(1, 2, 3)),
+        ArgumentError,
+        "conv2d: padding is an integer, 2 or 4 of them, or 2 pairs, not (1, 2, 3).",
+    ),
+    (
+        lambda: Z(1, 3, 8).conv1d(Z(4, 3, 3, 3)),
+        ShapeError,
+        "conv1d takes 3 axes: input (1, 3, 8), weight (4, 3, 3, 3).",
+    ),
+    (
+        lambda: Z(1, 3, 4, 4).max_pool2d(5),
+        ShapeError,
+        "max_pool2d: a window of 5 does not fit an axis of 4 padded by (0, 0)"
+        " (input (1, 3, 4, 4)).",
+    ),
+]
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), MISTAKES, ids=[t[:40] for _, _, t in MISTAKES])

@@ -19,18 +19,52 @@ MASK = np.arange(120).reshape(4, 5, 6) % 7 == 3
 ROWS = np.array([True, False, True, True])
 
 BASIC = [
-    np.s_[0], np.s_[-1], np.s_[1:3], np.s_[::-1], np.s_[::2, ::-2], np.s_[..., 0], np.s_[...], np.s_[()],
-    np.s_[None, 1, :, None, 2:], np.s_[3:1], np.s_[:, 4:0:-2, ...], np.s_[0, 0, 0], np.s_[10:, -100:2],
-    np.s_[np.int64(2), np.uint8(1)], np.s_[:, 2::-1], np.s_[-1:-5:-3],
-]  # fmt: skip
+    np.s_[0],
+    np.s_[-1],
+    np.s_[1:3],
+    np.s_[::-1],
+    np.s_[::2, ::-2],
+    np.s_[..., 0],
+    np.s_[...],
+    np.s_[()],
+    np.s_[None, 1, :, None, 2:],
+    np.s_[3:1],
+    np.s_[:, 4:0:-2, ...],
+    np.s_[0, 0, 0],
+    np.s_[10:, -100:2],
+    np.s_[np.int64(2), np.uint8(1)],
+    np.s_[:, 2::-1],
+    np.s_[-1:-5:-3],
+]
 ADVANCED = [
-    np.s_[I0], np.s_[:, I0], np.s_[I0, I0], np.s_[I1, I0], np.s_[I0, :, I0], np.s_[0, :, I0],
-    np.s_[:, 0, I0], np.s_[I0, 0], np.s_[:, I1], np.s_[I0, None, I0], np.s_[None, I0, :, 2],
-    np.s_[[0, 1], [1, 2]], np.s_[:, :, I1], np.s_[1:, I0, ::-1], np.s_[[], :], np.s_[:, None, I1, 1],
-    np.s_[..., I0, :], np.s_[[]], np.s_[[[0], [1]]], np.s_[I0.astype(np.uint8) % 4],
-    np.s_[ROWS], np.s_[[True, False, True, True]], np.s_[MASK], np.s_[ROWS, :, [0, 1, 2]],
-    np.s_[:, MASK[0]], np.s_[MASK[:, :, 0]], np.s_[np.zeros(4, bool)],
-]  # fmt: skip
+    np.s_[I0],
+    np.s_[:, I0],
+    np.s_[I0, I0],
+    np.s_[I1, I0],
+    np.s_[I0, :, I0],
+    np.s_[0, :, I0],
+    np.s_[:, 0, I0],
+    np.s_[I0, 0],
+    np.s_[:, I1],
+    np.s_[I0, None, I0],
+    np.s_[None, I0, :, 2],
+    np.s_[[0, 1], [1, 2]],
+    np.s_[:, :, I1],
+    np.s_[1:, I0, ::-1],
+    np.s_[[], :],
+    np.s_[:, None, I1, 1],
+    np.s_[..., I0, :],
+    np.s_[[]],
+    np.s_[[[0], [1]]],
+    np.s_[I0.astype(np.uint8) % 4],
+    np.s_[ROWS],
+    np.s_[[True, False, True, True]],
+    np.s_[MASK],
+    np.s_[ROWS, :, [0, 1, 2]],
+    np.s_[:, MASK[0]],
+    np.s_[MASK[:, :, 0]],
+    np.s_[np.zeros(4, bool)],
+]
 
 
 @pytest.mark.parametrize("index", BASIC + ADVANCED, ids=lambda i: str(i)[:40].replace("\n", ""))
@@ -99,20 +133,36 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (lambda: X[:, np.array([-7])], IndexError_, "index -7 is outside axis 1 of shape (4, 5, 6)."),
     (lambda: X[0, 0, 0, 0], IndexError_, "4 indices are too many for shape (4, 5, 6)."),
     (lambda: X[..., ...], IndexError_, "an index has one Ellipsis at most."),
-    (lambda: X[True], ArgumentError,
-     "an index is no bool; use where(), or a mask of the tensor's shape."),
+    (
+        lambda: X[True],
+        ArgumentError,
+        "an index is no bool; use where(), or a mask of the tensor's shape.",
+    ),
     (lambda: X[1.5], ArgumentError, "an index is made of integers, slices and arrays, not 1.5."),
     (lambda: X["a"], ArgumentError, "an index is made of integers, slices and arrays, not 'a'."),
     (lambda: X[Tensor([0.5])], DTypeError, "an index holds integers or bools, not float32."),
-    (lambda: X[[True, False]], IndexError_,
-     "a mask of size 2 does not fit axis 0 of shape (4, 5, 6)."),
+    (
+        lambda: X[[True, False]],
+        IndexError_,
+        "a mask of size 2 does not fit axis 0 of shape (4, 5, 6).",
+    ),
     (lambda: X[::0], ArgumentError, "slice slice(None, None, 0): slice step cannot be zero."),
-    (lambda: X[Tensor([0, 1]), Tensor([0, 1, 2])], ShapeError,
-     "index: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3."),
-    (lambda: X.gather(0, Tensor([[[0] * 7]])), ShapeError,
-     "gather: index (1, 1, 7) must be no larger than (4, 5, 6) beside axis 0."),
-    (lambda: X.gather(0, Tensor([[[0.5]]])), DTypeError, "gather: an index holds integers, not float32."),
-]  # fmt: skip
+    (
+        lambda: X[Tensor([0, 1]), Tensor([0, 1, 2])],
+        ShapeError,
+        "index: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3.",
+    ),
+    (
+        lambda: X.gather(0, Tensor([[[0] * 7]])),
+        ShapeError,
+        "gather: index (1, 1, 7) must be no larger than (4, 5, 6) beside axis 0.",
+    ),
+    (
+        lambda: X.gather(0, Tensor([[[0.5]]])),
+        DTypeError,
+        "gather: an index holds integers, not float32.",
+    ),
+]
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), MISTAKES, ids=[t[:40] for _, _, t in MISTAKES])

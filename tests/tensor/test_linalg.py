@@ -13,9 +13,17 @@ from polygrad.errors import ArgumentError, PolygradError, ShapeError
 
 Rng = np.random.Generator
 SHAPES = [
-    ((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 1, 3, 4), (5, 4, 6)),
-    ((4,), (5, 4, 6)), ((2, 3, 4), (4,)), ((0, 4), (4, 2)), ((3, 0), (0, 2)), ((1, 1), (1, 1)),
-]  # fmt: skip
+    ((3, 4), (4, 5)),
+    ((4,), (4, 5)),
+    ((3, 4), (4,)),
+    ((4,), (4,)),
+    ((2, 1, 3, 4), (5, 4, 6)),
+    ((4,), (5, 4, 6)),
+    ((2, 3, 4), (4,)),
+    ((0, 4), (4, 2)),
+    ((3, 0), (0, 2)),
+    ((1, 1), (1, 1)),
+]
 
 
 @pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
@@ -95,27 +103,64 @@ def test_einsum_matches_numpy(device: str, formula: str, shapes: Any, rng: Rng) 
 
 Z = Tensor.zeros
 MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
-    (lambda: Z(2, 3) @ Z(2, 3), ShapeError,
-     "matmul: shapes (2, 3) and (2, 3) do not match: the last axis is 3, the second last of the other"
-     " 2. other.T would fit."),
-    (lambda: Z(2, 3) @ Z(4, 5), ShapeError,
-     "matmul: shapes (2, 3) and (4, 5) do not match: the last axis is 3, the second last of the other 4."),
-    (lambda: Z(2, 3) @ Z(2), ShapeError,
-     "matmul: shapes (2, 3) and (2,) do not match: the last axis is 3, the only of the other 2."),
-    (lambda: Tensor(1.0) @ Z(2), ShapeError,
-     "matmul: shapes () and (2,) do not match: a 0-d tensor has no axis to sum over; use *."),
-    (lambda: Z(2, 2, 3) @ Z(3, 3, 4), ShapeError,
-     "matmul: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3."),
-    (lambda: Z(2, 3).outer(Z(3)), ShapeError, "outer takes two vectors, not shapes (2, 3) and (3,)."),
-    (lambda: Tensor.einsum("ij,jk", Z(2, 3)), ArgumentError,
-     "einsum: 'ij,jk' names 2 operands, 1 were given."),
-    (lambda: Tensor.einsum("ij,jk", Z(2, 3), Z(4, 5)), ShapeError,
-     "einsum: 'ij,jk' with shapes (2, 3), (4, 5): label 'j' is 3 and 4."),
-    (lambda: Tensor.einsum("ij->k", Z(2, 3)), ArgumentError,
-     "einsum: 'k' of 'ij->k' repeats a label or names a new one."),
-    (lambda: Tensor.einsum("i1", Z(2, 3)), ArgumentError, "einsum: 'i1' has labels that are no letters."),
-    (lambda: Tensor.einsum("ijk", Z(2, 3)), ShapeError, "einsum: 'ijk' of 'ijk' does not fit shape (2, 3)."),
-]  # fmt: skip
+    (
+        lambda: Z(2, 3) @ Z(2, 3),
+        ShapeError,
+        "matmul: shapes (2, 3) and (2, 3) do not match: the last axis is 3, the second last"
+        " of the other 2. other.T would fit.",
+    ),
+    (
+        lambda: Z(2, 3) @ Z(4, 5),
+        ShapeError,
+        "matmul: shapes (2, 3) and (4, 5) do not match: the last axis is 3, the second last"
+        " of the other 4.",
+    ),
+    (
+        lambda: Z(2, 3) @ Z(2),
+        ShapeError,
+        "matmul: shapes (2, 3) and (2,) do not match: the last axis is 3, the only of the other 2.",
+    ),
+    (
+        lambda: Tensor(1.0) @ Z(2),
+        ShapeError,
+        "matmul: shapes () and (2,) do not match: a 0-d tensor has no axis to sum over; use *.",
+    ),
+    (
+        lambda: Z(2, 2, 3) @ Z(3, 3, 4),
+        ShapeError,
+        "matmul: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3.",
+    ),
+    (
+        lambda: Z(2, 3).outer(Z(3)),
+        ShapeError,
+        "outer takes two vectors, not shapes (2, 3) and (3,).",
+    ),
+    (
+        lambda: Tensor.einsum("ij,jk", Z(2, 3)),
+        ArgumentError,
+        "einsum: 'ij,jk' names 2 operands, 1 were given.",
+    ),
+    (
+        lambda: Tensor.einsum("ij,jk", Z(2, 3), Z(4, 5)),
+        ShapeError,
+        "einsum: 'ij,jk' with shapes (2, 3), (4, 5): label 'j' is 3 and 4.",
+    ),
+    (
+        lambda: Tensor.einsum("ij->k", Z(2, 3)),
+        ArgumentError,
+        "einsum: 'k' of 'ij->k' repeats a label or names a new one.",
+    ),
+    (
+        lambda: Tensor.einsum("i1", Z(2, 3)),
+        ArgumentError,
+        "einsum: 'i1' has labels that are no letters.",
+    ),
+    (
+        lambda: Tensor.einsum("ijk", Z(2, 3)),
+        ShapeError,
+        "einsum: 'ijk' of 'ijk' does not fit shape (2, 3).",
+    ),
+]
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), MISTAKES, ids=[t[:40] for _, _, t in MISTAKES])

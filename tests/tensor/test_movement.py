@@ -28,7 +28,10 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Any], Any]]] = {
     "transpose": (lambda x: x.transpose(), lambda a: a.swapaxes(-2, -1)),
     "T": (lambda x: x.T, lambda a: a.T),
     "movedim": (lambda x: x.movedim(0, 2), lambda a: np.moveaxis(a, 0, 2)),
-    "movedim two": (lambda x: x.movedim((0, 1), (-1, 0)), lambda a: np.moveaxis(a, (0, 1), (-1, 0))),
+    "movedim two": (
+        lambda x: x.movedim((0, 1), (-1, 0)),
+        lambda a: np.moveaxis(a, (0, 1), (-1, 0)),
+    ),
     "expand": (
         lambda x: x.reshape(3, 1, 20).expand(2, -1, 4, 20),
         lambda a: np.broadcast_to(a.reshape(3, 1, 20), (2, 3, 4, 20)),
@@ -58,18 +61,23 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Any], Any]]] = {
         lambda x: x.pad(((1, 0), None, (0, 2)), value=7),
         lambda a: np.pad(a, ((1, 0), (0, 0), (0, 2)), constant_values=7),
     ),
-    "pad negative": (lambda x: x.pad((-1, 2)), lambda a: np.pad(a[..., 1:], ((0, 0), (0, 0), (0, 2)))),
+    "pad negative": (
+        lambda x: x.pad((-1, 2)),
+        lambda a: np.pad(a[..., 1:], ((0, 0), (0, 0), (0, 2))),
+    ),
     "pad reflect": (
         lambda x: x.pad((2, 3, 1, 0), "reflect"),
         lambda a: np.pad(a, ((0, 0), (1, 0), (2, 3)), "reflect"),
     ),
     "pad replicate": (
-        lambda x: x.pad((2, 9), "replicate"), lambda a: np.pad(a, ((0, 0), (0, 0), (2, 9)), "edge")
+        lambda x: x.pad((2, 9), "replicate"),
+        lambda a: np.pad(a, ((0, 0), (0, 0), (2, 9)), "edge"),
     ),
     "pad circular": (
-        lambda x: x.pad((2, 5), "circular"), lambda a: np.pad(a, ((0, 0), (0, 0), (2, 5)), "wrap")
+        lambda x: x.pad((2, 5), "circular"),
+        lambda a: np.pad(a, ((0, 0), (0, 0), (2, 5)), "wrap"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -123,35 +131,86 @@ def test_shape_queries() -> None:
 
 Z = Tensor.zeros
 MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
-    (lambda: Z(2, 3).reshape(4, 2), ShapeError,
-     "reshape: (2, 3) has 6 elements, which do not make (4, 2) (8 elements)."),
-    (lambda: Z(2, 3).reshape(-1, 4), ShapeError,
-     "reshape: (2, 3) has 6 elements, which do not make (-1, 4)."),
-    (lambda: Z(0, 3).reshape(0, -1), ShapeError, "reshape: (0, 3) to (0, -1): -1 could be any size."),
-    (lambda: Z(2, 3).permute(0, 0), ArgumentError,
-     "permute: (0, 0) does not name each axis of shape (2, 3) once."),
-    (lambda: Z(2, 3).expand(4, 3), ShapeError,
-     "expand: (2, 3) does not expand to (4, 3): only axes of size 1 grow."),
-    (lambda: Z(2, 3).shrink([(0, 3), None]), ShapeError,
-     "shrink: ((0, 3), (0, 3)) lies outside shape (2, 3)."),
-    (lambda: Z(2, 3).cat(Z(2, 4)), ShapeError, "cat: shapes (2, 3) and (2, 4) differ beyond axis 0."),
+    (
+        lambda: Z(2, 3).reshape(4, 2),
+        ShapeError,
+        "reshape: (2, 3) has 6 elements, which do not make (4, 2) (8 elements).",
+    ),
+    (
+        lambda: Z(2, 3).reshape(-1, 4),
+        ShapeError,
+        "reshape: (2, 3) has 6 elements, which do not make (-1, 4).",
+    ),
+    (
+        lambda: Z(0, 3).reshape(0, -1),
+        ShapeError,
+        "reshape: (0, 3) to (0, -1): -1 could be any size.",
+    ),
+    (
+        lambda: Z(2, 3).permute(0, 0),
+        ArgumentError,
+        "permute: (0, 0) does not name each axis of shape (2, 3) once.",
+    ),
+    (
+        lambda: Z(2, 3).expand(4, 3),
+        ShapeError,
+        "expand: (2, 3) does not expand to (4, 3): only axes of size 1 grow.",
+    ),
+    (
+        lambda: Z(2, 3).shrink([(0, 3), None]),
+        ShapeError,
+        "shrink: ((0, 3), (0, 3)) lies outside shape (2, 3).",
+    ),
+    (
+        lambda: Z(2, 3).cat(Z(2, 4)),
+        ShapeError,
+        "cat: shapes (2, 3) and (2, 4) differ beyond axis 0.",
+    ),
     (lambda: Tensor.stack([Z(2), Z(3)]), ShapeError, "stack: shapes (2,) and (3,) differ."),
     (lambda: Tensor.cat([]), ArgumentError, "cat takes at least one tensor."),
-    (lambda: Z(2, 3).split((1, 1), 1), ShapeError,
-     "split: sizes (1, 1) do not add up to axis 1 of (2, 3)."),
-    (lambda: Z(2, 3).pad((1, 1), "mirror"), ArgumentError,
-     "pad: no mode 'mirror'. Valid: constant, reflect, replicate, circular."),
-    (lambda: Z(2, 3).pad((3, 0), "reflect"), ShapeError,
-     "pad: reflecting (3, 0) needs more than 3 elements on axis 1."),
-    (lambda: Z(2, 3).pad((1, 2, 3)), ShapeError,
-     "pad: (1, 2, 3) is not a pair of integers for each of at most 2 axes."),
+    (
+        lambda: Z(2, 3).split((1, 1), 1),
+        ShapeError,
+        "split: sizes (1, 1) do not add up to axis 1 of (2, 3).",
+    ),
+    (
+        lambda: Z(2, 3).pad((1, 1), "mirror"),
+        ArgumentError,
+        "pad: no mode 'mirror'. Valid: constant, reflect, replicate, circular.",
+    ),
+    (
+        lambda: Z(2, 3).pad((3, 0), "reflect"),
+        ShapeError,
+        "pad: reflecting (3, 0) needs more than 3 elements on axis 1.",
+    ),
+    (
+        lambda: Z(2, 3).pad((1, 2, 3)),
+        ShapeError,
+        "pad: (1, 2, 3) is not a pair of integers for each of at most 2 axes.",
+    ),
     (lambda: Z(3).tril(), ShapeError, "tril takes at least two axes, not shape (3,)."),
-    (lambda: Z(2, 3).unfold(1, 4, 1), ShapeError, "unfold: size 4, step 1 do not fit axis 1 of (2, 3)."),
-    (lambda: Z(2, 3).reshape(2.0, 3), ArgumentError, "reshape: a shape is made of integers, not 2.0."),
+    (
+        lambda: Z(2, 3).unfold(1, 4, 1),
+        ShapeError,
+        "unfold: size 4, step 1 do not fit axis 1 of (2, 3).",
+    ),
+    (
+        lambda: Z(2, 3).reshape(2.0, 3),
+        ArgumentError,
+        "reshape: a shape is made of integers, not 2.0.",
+    ),
     (lambda: Z(2, -3), ShapeError, "zeros: shape (2, -3) has a negative size."),
-    (lambda: Z(6).unflatten(0, (4, -1)), ShapeError, "unflatten: an axis of size 6 does not split into (4, -1)."),
-    (lambda: Z(2, 3).narrow(1, 2, 2), ShapeError, "narrow: 2 elements from 2 leave axis 1 of (2, 3)."),
-]  # fmt: skip
+    (
+        lambda: Z(6).unflatten(0, (4, -1)),
+        ShapeError,
+        "unflatten: an axis of size 6 does not split into (4, -1).",
+    ),
+    (
+        lambda: Z(2, 3).narrow(1, 2, 2),
+        ShapeError,
+        "narrow: 2 elements from 2 leave axis 1 of (2, 3).",
+    ),
+]
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), MISTAKES, ids=[t[:30] for _, _, t in MISTAKES])

@@ -17,11 +17,28 @@ I1 = np.array([[1, 0, -2], [3, 3, 2]])
 MASK = np.arange(120).reshape(4, 5, 6) % 7 == 3
 
 INDICES = [
-    np.s_[0], np.s_[-1], np.s_[1:3], np.s_[::-1], np.s_[::2, ::-2], np.s_[..., 0], np.s_[...],
-    np.s_[None, 1, :, None, 2:], np.s_[3:1], np.s_[:, 4:0:-2, ...], np.s_[0, 0, 0],
-    np.s_[I0], np.s_[:, I0], np.s_[I1, I0], np.s_[I0, :, I0], np.s_[0, :, I0], np.s_[[], :],
-    np.s_[1:, I0, ::-1], np.s_[[True, False, True, True]], np.s_[MASK], np.s_[:, MASK[0]],
-]  # fmt: skip
+    np.s_[0],
+    np.s_[-1],
+    np.s_[1:3],
+    np.s_[::-1],
+    np.s_[::2, ::-2],
+    np.s_[..., 0],
+    np.s_[...],
+    np.s_[None, 1, :, None, 2:],
+    np.s_[3:1],
+    np.s_[:, 4:0:-2, ...],
+    np.s_[0, 0, 0],
+    np.s_[I0],
+    np.s_[:, I0],
+    np.s_[I1, I0],
+    np.s_[I0, :, I0],
+    np.s_[0, :, I0],
+    np.s_[[], :],
+    np.s_[1:, I0, ::-1],
+    np.s_[[True, False, True, True]],
+    np.s_[MASK],
+    np.s_[:, MASK[0]],
+]
 
 
 @pytest.mark.parametrize("index", INDICES, ids=lambda i: str(i)[:40].replace("\n", ""))
@@ -129,8 +146,10 @@ def test_scatter_writes_and_adds(device: str, axis: int, rng: Rng) -> None:
     )
 
 
-@pytest.mark.parametrize(("reduce", "combine"), [("sum", np.add), ("prod", np.multiply)]
-                         + [("amax", np.maximum), ("amin", np.minimum)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reduce", "combine"),
+    [("sum", np.add), ("prod", np.multiply)] + [("amax", np.maximum), ("amin", np.minimum)],
+)
 @pytest.mark.parametrize("include_self", [True, False])
 def test_scatter_reduce(
     device: str, reduce: str, combine: Any, include_self: bool, rng: Rng

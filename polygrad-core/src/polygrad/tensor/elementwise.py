@@ -90,15 +90,15 @@ def half_wide(formula: Callable[..., UOp], *nodes: UOp) -> UOp:
     return formula(*(u.cast(dtypes.float32) for u in nodes)).cast(dtype)
 
 
-_POWERS: dict[float, Callable[[UOp], UOp]] = {
-    0: lambda x: x._with(1),
+_PRODUCTS: dict[float, Callable[[UOp], UOp]] = {
     1: lambda x: x,
     2: lambda x: x * x,
     3: lambda x: x * x * x,
     4: lambda x: (x * x) * (x * x),
 }
-_FLOAT_POWERS: dict[float, Callable[[UOp], UOp]] = {
-    **_POWERS,
+_INTEGER_POWERS = {0: lambda x: x._with(1), **_PRODUCTS}
+_FLOAT_POWERS: dict[float, Callable[[UOp], UOp]] = {  # x ** 0.0 stays an op: its slope is 0
+    **_PRODUCTS,
     0.5: formulas.sqrt,
     -0.5: lambda x: formulas.recip(formulas.sqrt(x)),
     -1: formulas.recip,
@@ -112,7 +112,7 @@ def power(x: Operand, y: Operand) -> Tensor:
     dtype = common_dtype((x, y))
     if isinstance(x, Base) and isinstance(y, Number):
         u = x.uop.cast(dtype) if dtype.kind != "bool" else x.uop.cast(dtypes.default_int)
-        rule = (_FLOAT_POWERS if u.dtype.is_float else _POWERS).get(y)
+        rule = (_FLOAT_POWERS if u.dtype.is_float else _INTEGER_POWERS).get(y)
         if rule is not None:
             return result(rule(u), x)
         if y < 0 and not u.dtype.is_float:

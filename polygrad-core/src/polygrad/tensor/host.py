@@ -189,10 +189,7 @@ def nested(flat: list[Any], shape: Shape) -> Any:
     """A flat list as nested lists of `shape`; its one element for shape ()."""
     if not shape:
         return flat[0]
-    for n in reversed(shape[1:]):
-        flat = [flat[i : i + n] for i in range(0, len(flat), n)] if n else [[]] * _rows(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        n = shape[axis]
+        flat = [flat[i * n : (i + 1) * n] for i in range(size(shape[:axis]))]
     return flat
-
-
-def _rows(shape: Shape) -> int:
-    return size(shape[:-1])

@@ -1,0 +1,230 @@
+"""backward, gradient, requires_grad, no_grad (F047, F048, F049, F022)."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from polygrad import Tensor
+from polygrad.errors import DTypeError, GradientError, ShapeError
+from polygrad.uop.ops import Ops
+
+
+def grad(x: Tensor) -> Any:
+    assert x.grad is not None
+    return x.grad.tolist()
+
+
+def test_backward_of_a_square_sum(device: str) -> None:
+    """F047, with a leaf that says nothing about gradients and with one that asks."""
+    for asked in (None, True):
+        x = Tensor([1.0, 2.0, 3.0], requires_grad=asked)
+        assert (x * x).sum().backward().shape == ()
+        assert grad(x) == [2.0, 4.0, 6.0]
+
+
+def test_gradients_accumulate_until_zero_grad(device: str) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(2):
+        (x * 3).sum().backward()
+    assert grad(x) == [6.0, 6.0]
+    x.zero_grad()
+    assert x.grad is None
+
+
+def test_leaves_that_ask_are_the_only_ones_served(device: str) -> None:
+    w, x = Tensor([2.0], requires_grad=True), Tensor([3.0])
+    (w * x).sum().backward()
+    assert grad(w) == [3.0]
+    assert x.grad is None
+
+
+def test_leaves_that_refuse_are_left_alone(device: str) -> None:
+    a, b = Tensor([2.0], requires_grad=False), Tensor([3.0])
+    (a * b).sum().backward()
+    assert a.grad is None
+    assert grad(b) == [2.0]
+
+
+def test_is_param_false_means_no_gradient() -> None:
+    x = Tensor([1.0]).is_param_(False)
+    assert (x.is_param, x.requires_grad) == (False, False)
+    assert Tensor([1.0]).is_param_().is_param is True
+
+
+def test_reading_the_loss_first_changes_nothing(device: str) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    loss = (x * x).sum()
+    assert loss.item() == 5.0
+    loss.backward()
+    assert grad(x) == [2.0, 4.0]
+
+
+def test_a_loop_without_gradients_does_not_grow(device: str) -> None:
+    x = Tensor([1.0])
+    for _ in range(5):
+        x = (x + 1).realize()
+    assert x.uop.op is Ops.BUFFER
+    assert x.item() == 6.0
+
+
+def test_a_random_weight_is_a_leaf(device: str) -> None:
+    w = Tensor.rand(3)
+    (w * 2).sum().backward()
+    assert grad(w) == [2.0, 2.0, 2.0]
+
+
+def test_a_realised_result_is_a_leaf(device: str) -> None:
+    y = (Tensor([1.0, 2.0]) + 1).realize()
+    (y * y).sum().backward()
+    assert grad(y) == [4.0, 6.0]
+
+
+def test_detach_stops_the_gradient(device: str) -> None:
+    x = Tensor([3.0], requires_grad=True)
+    (x * x.detach()).sum().backward()
+    assert grad(x) == [3.0]
+    assert x.detach().requires_grad is False
+
+
+def test_no_grad_stops_the_gradient(device: str) -> None:
+    x = Tensor([3.0], requires_grad=True)
+    with Tensor.no_grad():
+        y = x * 5
+        z = y + 1
+    assert (y.requires_grad, z.requires_grad) == (False, False)
+    (x * z).sum().backward()
+    assert grad(x) == [16.0]
+
+
+def test_requires_grad_follows_from_operands() -> None:
+    x = Tensor([1.0], requires_grad=True)
+    assert (x + 1).requires_grad is True and not (x + 1).is_leaf
+    assert (Tensor([1.0]) + 1).requires_grad is None
+    assert Tensor([1.0]).requires_grad_().requires_grad is True
+    y = Tensor([1.0])
+    y.requires_grad = True
+    assert y.is_leaf and y.requires_grad is True
+
+
+def test_gradient_gives_lists_and_leaves_grad_alone(device: str) -> None:
+    x, y = Tensor([2.0]), Tensor([3.0])
+    gx, gy = (x * x * y).sum().gradient(x, y)
+    assert (gx.tolist(), gy.tolist()) == ([12.0], [4.0])
+    assert x.grad is None
+
+
+def test_gradient_with_respect_to_an_intermediate(device: str) -> None:
+    x = Tensor([2.0])
+    y = x * x
+    (g,) = (y * 3).sum().gradient(y)
+    assert g.tolist() == [3.0]
+
+
+def test_gradient_takes_what_flows_in(device: str) -> None:
+    x = Tensor([[1.0, 2.0]])
+    (g,) = (x * x).gradient(x, gradient=Tensor([[1.0, 10.0]]))
+    assert g.tolist() == [[2.0, 40.0]]
+    (x * x).backward(gradient=[[1, 10]])
+    assert grad(x) == [[2.0, 40.0]]
+
+
+def test_second_derivative(device: str) -> None:
+    x = Tensor([2.0], requires_grad=True)
+    (first,) = (x**3).sum().gradient(x)
+    (second,) = first.sum().gradient(x)
+    assert (first.tolist(), second.tolist()) == ([12.0], [12.0])
+
+
+def test_assigning_to_a_leaf_keeps_it_a_leaf(device: str) -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True).realize()
+    for _ in range(2):
+        w.zero_grad()
+        (w * w).sum().backward()
+        assert w.grad is not None
+        w.assign(w - w.grad * 0.25)
+    assert w.is_leaf
+    assert w.tolist() == [0.25, 0.5]
+
+
+def test_dead_tensors_are_forgotten() -> None:
+    from polygrad.tensor.base import _leaves
+
+    gc.collect()
+    before = len(_leaves)
+    xs = [Tensor([float(i)]) for i in range(20)]
+    assert len(_leaves) == before + 20
+    del xs
+    gc.collect()
+    assert len(_leaves) == before
+
+
+X = Tensor([1.0, 2.0])
+MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (
+        lambda: (X * 2).backward(),
+        GradientError,
+        "backward starts from one number, not shape (2,); use .sum().backward() or pass gradient=.",
+    ),
+    (
+        lambda: Tensor([1, 2]).sum().backward(),
+        GradientError,
+        "backward: int32 has no gradient; only floats do.",
+    ),
+    (
+        lambda: (Tensor([1, 2]).float() * 2).sum().backward(),
+        GradientError,
+        "backward: no leaf tensors require grad: none is a float, or all are detached.",
+    ),
+    (lambda: X.detach().sum().backward(), GradientError, "backward: nothing flows to any leaf."),
+    (
+        lambda: (X * 2).sum().gradient(Tensor([1.0])),
+        GradientError,
+        "gradient: the tensor does not depend on target 0 (shape (1,)).",
+    ),
+    (
+        lambda: (X * 2).sum().realize().gradient(X),
+        GradientError,
+        "gradient: the tensor does not depend on target 0 (shape (2,)). It was computed before and"
+        " forgot how: mark the inputs with requires_grad=True, or take the gradient first.",
+    ),
+    (
+        lambda: X.sum().gradient(Tensor([1])),
+        GradientError,
+        "gradient: a target of int32 has none; only floats do.",
+    ),
+    (
+        lambda: X.gradient(X, gradient=Tensor([1.0])),
+        ShapeError,
+        "gradient: gradient has shape (1,), the tensor (2,).",
+    ),
+    (
+        lambda: Tensor([1]).requires_grad_(),
+        DTypeError,
+        "only float tensors take gradients, not int32.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), MISTAKES, ids=[t[:50] for _, _, t in MISTAKES])
+def test_mistake_is_named(call: Callable[[], Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as error:
+        call()
+    assert str(error.value) == text
+
+
+def test_unused_targets_get_zeros_on_request(device: str) -> None:
+    (g,) = Tensor([3.0]).sum().gradient(Tensor([1.0, 5.0]), allow_unused=True)
+    assert g.tolist() == [0.0, 0.0]
+
+
+def test_a_chain_of_twenty_thousand(device: str) -> None:
+    x = Tensor([1.0], requires_grad=True)
+    y = x
+    for _ in range(20_000):
+        y = y + x
+    (g,) = y.sum().gradient(x)
+    assert g.tolist() == [20_001.0]
