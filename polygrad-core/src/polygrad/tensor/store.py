@@ -52,10 +52,7 @@ def realize(tensors: Sequence[Base]) -> None:
     from .. import engine
 
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]
-    capture = capturing.get()
-    if capture is not None:  # what has no value yet stays lazy: nobody can tell the difference
-        lazy = [t for t in lazy if not capture.depends([t.uop])]
-    if not lazy:
+    if not lazy or capturing.get() is not None:  # in a capture all stays lazy: nobody can tell
         return
     kept = [t.uop for t in lazy if t._requires_grad and not is_leaf(t)]
     stored = engine.realize([t.uop for t in lazy], kept)
