@@ -7,33 +7,32 @@ value depends on, hoisting being what the linearizer does.
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
-from .kernel import Free, Kernel, extent
+from .kernel import Kernel, extent
 
 
 def operations(kernel: Kernel) -> int:
     """Scalar arithmetic operations of one launch, offsets and conditions aside."""
-    free = Free()
     total = 0
     for node in toposort(kernel.stores):
         if node.op is Ops.REDUCE:
-            total += _times(free(node.src[0]))
+            total += _times(ranges_of(node.src[0]))
         elif node.op in ELEMENTWISE or node.op in (Ops.MAX, Ops.MIN):
             if node.dtype is not dtypes.index and node.dtype.kind != "bool":
-                total += _times(free(node))
+                total += _times(ranges_of(node))
     return total
 
 
 def traffic(kernel: Kernel) -> int:
     """Distinct bytes read and written by one launch, an estimate."""
-    free = Free()
     touched: dict[tuple[UOp, Ops], int] = {}
     for node in toposort(kernel.stores):
         if node.op in (Ops.LOAD, Ops.STORE):
             param = node.src[0].src[0]
             if param.op is Ops.LOCAL:
                 continue
-            elements = min(_times(free(node.src[0])), param.arg[1])
+            elements = min(_times(ranges_of(node.src[0])), param.arg[1])
             key = (param, node.op)
             touched[key] = max(touched.get(key, 0), elements * param.dtype.itemsize)
     return sum(touched.values())

@@ -17,11 +17,13 @@ Nothing is unrolled in the graph: a tile of 4 x 16 is three ranges, whatever its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dtype import dtypes
-from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
+from ..uop.linear import ranges_of
+from ..uop.ops import Ops, UOp, toposort
+from ..uop.rewrite import rebuild
 
 PARALLEL = ("grid",)
 INNER_KINDS = ("unroll", "partial", "vector")
@@ -73,9 +75,8 @@ def canonical(sink: UOp) -> Kernel:
     """The kernel of a SINK: outputs outermost, those of many reductions first, then reduced ranges;
     nothing bound, nothing unrolled."""
     loops = [n for n in sink.toposort() if n.op is Ops.RANGE]
-    free = Free()
     reductions = [n for n in sink.toposort() if n.op is Ops.REDUCE]
-    rows = {r: sum(r in free(n) for n in reductions) for r in loops}
+    rows = {r: sum(r in ranges_of(n) for n in reductions) for r in loops}
     reduced = {r for n in reductions for r in n.src[1:]}
     loops.sort(key=lambda r: (r in reduced, -rows[r], r.arg[0]))
     return Kernel(sink.src, tuple(loops), {})
@@ -87,7 +88,7 @@ def misplaced(kernel: Kernel) -> UOp | None:
 
     The loops around a reduction must be the outermost loops of everything that reads it.
     """
-    free, position = Free(), {r: i for i, r in enumerate(kernel.order)}
+    position = {r: i for i, r in enumerate(kernel.order)}
     around: dict[UOp, tuple[UOp, ...]] = {}
     needs: dict[UOp, frozenset[UOp]] = {}
     for node in toposort(kernel.stores):
@@ -99,7 +100,7 @@ def misplaced(kernel: Kernel) -> UOp | None:
         if node.op is Ops.REDUCE:
             steps = [position[r] for r in node.src[1:] if kernel.kind(r) != "vector"]
             start = min(steps, default=start)
-        loops = [r for r in free(node) if kernel.kind(r) not in ("grid", "vector")]
+        loops = [r for r in ranges_of(node) if kernel.kind(r) not in ("grid", "vector")]
         nest = sorted((r for r in loops if position[r] < start), key=position.__getitem__)
         around[node] = tuple(nest)
         for read in below:
@@ -123,43 +124,7 @@ def static(loop: UOp) -> bool:
     return all(s.op is Ops.CONST for s in loop.src)
 
 
-@dataclass(slots=True)
-class Free:
-    """Free loop counters of expressions, memoised; a REDUCE binds its own."""
-
-    memo: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
-
-    def __call__(self, root: UOp) -> frozenset[UOp]:
-        found = self.memo.get(root)
-        if found is not None:
-            return found
-        for node in root.toposort(lambda n: n not in self.memo):
-            if node not in self.memo:
-                self.memo[node] = self._of(node)
-        return self.memo[root]
-
-    def _of(self, node: UOp) -> frozenset[UOp]:
-        if node.op is Ops.RANGE:
-            bounds = [self.memo[s] for s in node.src]
-            return frozenset((node,)).union(*bounds)
-        if not node.src:
-            return _NONE
-        if len(node.src) == 1:
-            return self.memo[node.src[0]]
-        out = _NONE.union(*(self.memo[s] for s in node.src))
-        return out - frozenset(node.src[1:]) if node.op is Ops.REDUCE else out
-
-
 _NONE: frozenset[UOp] = frozenset()
-
-
-def rebuild(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`node` over new sources, through the smart constructors where they apply."""
-    if node.op is Ops.CAST:
-        return src[0].cast(node.dtype)
-    if node.op in ELEMENTWISE and node.op is not Ops.BITCAST:
-        return UOp.alu(node.op, *src)
-    return UOp(node.op, node.dtype, src, node.arg)
 
 
 def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:

@@ -20,6 +20,7 @@ from typing import Any
 from ..contract import LinearProgram, Param, VariableSpec
 from ..dtype import DType, dtypes
 from ..target import Target
+from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
@@ -72,8 +73,8 @@ class Linearizer(Printer):
         """Stores by the grid ranges they do not depend on: only the first block may run those."""
         groups: dict[tuple[UOp, ...], list[UOp]] = {}
         for store in self.kernel.stores:
-            free = self.free(store)
-            missing = tuple(g for g in self.grid if g not in free and length(g) > 1)
+            inside = ranges_of(store)
+            missing = tuple(g for g in self.grid if g not in inside and length(g) > 1)
             groups.setdefault(missing, []).append(store)
         return list(groups.items())
 
@@ -181,10 +182,12 @@ class Linearizer(Printer):
             self.close()
 
     def step_operands(self, node: UOp) -> tuple[int, ...]:
+        """What one step adds: a value, or two factors, or a mask and two factors."""
         body, lanes = node.src[0], self.reduced_lanes(node)
+        parts: tuple[UOp, ...] = (body,)
         if self.fuses(node):
-            return tuple(self.broadcast(self.value(s), lanes) for s in body.src)
-        return (self.broadcast(self.value(body), lanes),)
+            parts = body.src if body.op is Ops.MUL else (body.src[0], *body.src[1].src)
+        return tuple(self.broadcast(self.value(s), lanes) for s in parts)
 
     def reduced_lanes(self, node: UOp) -> int:
         """Lanes of an accumulator: each lane of a reduced vector counts, whatever is read."""
@@ -192,8 +195,11 @@ class Linearizer(Printer):
         return own[0] if own else self.lanes(node.src[0])
 
     def fuses(self, node: UOp) -> bool:
-        """A product sum in floats may be a fused multiply-add where the machine has one."""
+        """A product sum in floats may be a fused multiply-add where the machine has one; a product
+        that is 0 under a condition is one whose result is taken only where it holds."""
         body = node.src[0]
+        if body.op is Ops.WHERE and body.src[2].op is Ops.CONST and body.src[2].arg == 0:
+            body = body.src[1]
         if node.arg is not Ops.ADD or body.op is not Ops.MUL or not node.dtype.is_float:
             return False
         return self.target.supports(Ops.FMA, node.dtype) and self.lookup(body) is None
@@ -201,10 +207,12 @@ class Linearizer(Printer):
     def step(self, node: UOp, acc: Accumulator, operands: tuple[int, ...]) -> None:
         address = self.element(acc)
         old = self.emit(Ops.LOAD, acc.dtype, (address,))
-        if len(operands) == 2:
-            new = self.emit(Ops.FMA, acc.dtype, (*operands, old))
-        else:
+        if len(operands) == 1:
             new = self.combine(node.arg, acc.dtype, old, operands[0])
+        else:
+            new = self.emit(Ops.FMA, acc.dtype, (*operands[-2:], old))
+        if len(operands) == 3:
+            new = self.emit(Ops.WHERE, acc.dtype, (operands[0], new, old))
         self.emit(Ops.STORE, dtypes.void, (address, new))
 
     def combine(self, op: Ops, dtype: DType, a: int, b: int) -> int:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import dtypes
+from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, toposort
-from .kernel import Free, Kernel
+from .kernel import Kernel
 
 
 def ordered_offsets(kernel: Kernel) -> list[UOp]:
@@ -17,13 +18,12 @@ def ordered_offsets(kernel: Kernel) -> list[UOp]:
     The chain is built as it stands, without simplification: what an inner loop needs of it is then
     one addition to a part that was computed before the loop.
     """
-    free = Free()
     position = {r: i for i, r in enumerate(kernel.order)}
     vectors = set(kernel.of_kind("vector"))
     grid = set(kernel.of_kind("grid"))
 
     def depth(term: UOp) -> tuple[bool, int]:
-        inside = free(term)
+        inside = ranges_of(term)
         if not inside:  # constants fold into addresses: last of the scalar part
             return False, len(position)
         return bool(inside & vectors), max((position[r] for r in inside - grid), default=-1)
@@ -61,17 +61,17 @@ def chain(parts: Sequence[UOp]) -> UOp:
     return total
 
 
-def along(offset: UOp, lane: UOp, free: Free) -> tuple[UOp, int | None]:
+def along(offset: UOp, lane: UOp) -> tuple[UOp, int | None]:
     """The offset at lane 0 and its step from lane to lane; None where it is not linear.
 
     Works on the chains of `ordered_offsets`, in which the lane's summand is the last.
     """
-    if lane not in free(offset):
+    if lane not in ranges_of(offset):
         return offset, 0
     if offset.op is not Ops.ADD:
         return UOp.index(0), _step(offset, lane)
     rest, last = offset.src
-    return rest, None if lane in free(rest) else _step(last, lane)
+    return rest, None if lane in ranges_of(rest) else _step(last, lane)
 
 
 def _step(term: UOp, lane: UOp) -> int | None:

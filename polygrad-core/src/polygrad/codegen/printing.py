@@ -14,8 +14,9 @@ from typing import Any
 from ..contract import Instr
 from ..dtype import DType, dtypes
 from ..target import Target
+from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, toposort
-from .kernel import Free, Kernel, extent, length
+from .kernel import Kernel, extent, length
 from .offsets import along
 
 
@@ -42,7 +43,6 @@ class Printer:
 
     def __init__(self, kernel: Kernel, target: Target, index: DType) -> None:
         self.kernel, self.target, self.index = kernel, target, index
-        self.free = Free()
         self.ops: list[Instr] = []
         self.scopes: list[Scope] = [Scope(None)]
         self.position = {r: i for i, r in enumerate(kernel.order)}
@@ -86,12 +86,12 @@ class Printer:
     def loops_of(self, node: UOp) -> tuple[UOp, ...]:
         """The loops an expression stands in, outermost first."""
         found = [
-            r for r in self.free(node) if r not in self.vectors and self.kernel.kind(r) != "grid"
+            r for r in ranges_of(node) if r not in self.vectors and self.kernel.kind(r) != "grid"
         ]
         return tuple(sorted(found, key=self.position.__getitem__))
 
     def lane_of(self, node: UOp) -> UOp | None:
-        inside = self.free(node) & self.vectors
+        inside = ranges_of(node) & self.vectors
         return next(iter(inside)) if inside else None
 
     def lanes(self, node: UOp) -> int:
@@ -128,7 +128,7 @@ class Printer:
         for node in nodes:
             if (
                 node.op not in (Ops.CONST, Ops.PARAM, Ops.STORE, Ops.INDEX)
-                and self.free(node) <= known
+                and ranges_of(node) <= known
             ):
                 if node.op is Ops.REDUCE and node not in self.reduce_values:
                     return
@@ -251,7 +251,7 @@ class Printer:
         lane = self.lane_of(node)
         if lane is None:
             return [self.emit(Ops.INDEX, index.dtype, (base, self.value(offset)))], True
-        start, step = along(offset, lane, self.free)
+        start, step = along(offset, lane)
         if step == 1:
             return [self.emit(Ops.INDEX, index.dtype, (base, self.value(start)))], True
         wide = self.broadcast(self.value(offset), length(lane))

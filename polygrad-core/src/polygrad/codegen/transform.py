@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from ..dtype import dtypes
 from ..errors import PolygradError
-from ..uop.linear import coefficient
+from ..uop.linear import coefficient, ranges_of
 from ..uop.ops import Ops, UOp, toposort
+from ..uop.rewrite import rebuild
 from .kernel import Kernel, index_roots, length, misplaced, static, substitute
 
 
@@ -99,16 +100,14 @@ def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
 def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tuple[UOp, ...]:
     """Gate the loads (and stores) that use `loop`; beyond the end a reduction adds its identity."""
     from ..uop.values import identity
-    from .kernel import Free, rebuild
 
-    free = Free()
     new: dict[UOp, UOp] = {}
     for node in toposort(stores):
         src = tuple(new[s] for s in node.src)
-        if node.op is Ops.LOAD and loop in free(node):
+        if node.op is Ops.LOAD and loop in ranges_of(node):
             gate = src[1] & inside if len(src) > 1 else inside
             new[node] = UOp(Ops.LOAD, node.dtype, (src[0], gate))
-        elif node.op is Ops.STORE and not reduced and loop in free(node):
+        elif node.op is Ops.STORE and not reduced and loop in ranges_of(node):
             gate = src[2] & inside if len(src) > 2 else inside
             new[node] = UOp(Ops.STORE, node.dtype, (*src[:2], gate), node.arg)
         elif node.op is Ops.REDUCE and loop in node.src[1:]:
@@ -151,8 +150,6 @@ def _bounds_nothing(kernel: Kernel, loop: UOp, verb: str) -> None:
 
 def _peel_reductions(stores: Sequence[UOp], loop: UOp, main: UOp, rest: UOp) -> tuple[UOp, ...]:
     new: dict[UOp, UOp] = {}
-    from .kernel import rebuild
-
     for node in toposort(stores):
         src = tuple(new[s] for s in node.src)
         if node.op is Ops.REDUCE and loop in node.src[1:]:

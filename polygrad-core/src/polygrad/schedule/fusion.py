@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ..uop.costs import COSTS
+from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from .indexing import Index, both, source_index
 
@@ -29,6 +30,7 @@ MAX_USES: Final = 4
 MAX_DEPTH: Final = 400  # chained elementwise ops in one kernel (compile time is superlinear)
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
+_NONE: Final[frozenset[UOp]] = frozenset()
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 
 
@@ -72,23 +74,6 @@ class Group:
             self.next_range += len(sizes)
             self.reduce_ranges[level, sizes] = found
         return found
-
-
-def ranges_in(*nodes: UOp | None) -> frozenset[UOp]:
-    """The loop counters that index expressions or conditions depend on."""
-    found: set[UOp] = set()
-    for node in nodes:
-        if node is not None:
-            found |= _ranges(node)
-    return frozenset(found)
-
-
-def _ranges(node: UOp) -> frozenset[UOp]:
-    if node.op is Ops.CONST:
-        return frozenset()
-    if node.op is Ops.RANGE:
-        return frozenset((node,))
-    return frozenset(n for n in node.toposort() if n.op is Ops.RANGE)
 
 
 @dataclass(slots=True)
@@ -185,7 +170,6 @@ class Fusion:
         self.home: dict[UOp, Use] = {}
         self.groups: list[Group] = []
         self.reduce_loops: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
-        self._range_cache: dict[UOp, frozenset[UOp]] = {}
         for node in reversed(self.order):
             self._visit(node)
 
@@ -213,6 +197,8 @@ class Fusion:
             return node.op is Ops.REDUCE or node.op in ELEMENTWISE
         if node.op is Ops.REDUCE:
             return self._store_reduction(node, uses)
+        if node.op is Ops.PAD and self._repeated(uses):
+            return True  # a contraction reads it without conditions then
         if node.op not in ELEMENTWISE:
             return len(uses) > 4 * MAX_USES
         cost = self.facts.cost[node]
@@ -224,6 +210,9 @@ class Fusion:
             kernels = {u.kernel for u in uses}
             if cost > (RECOMPUTE_COST if len(kernels) > 1 else ROW_COST):
                 return True
+        return self._repeated(uses)
+
+    def _repeated(self, uses: dict[Use, list[Around | None]]) -> bool:
         return any(self._repeats(u, a) > 2 for u, arounds in uses.items() for a in arounds)
 
     def _store_reduction(self, node: UOp, uses: dict[Use, list[Around | None]]) -> bool:
@@ -240,7 +229,7 @@ class Fusion:
         contraction = is_contraction(node)
         if kernel.reductions and (contraction or kernel.contraction):
             return False
-        if depends == ranges_in(*kernel.ranges):
+        if depends == frozenset(r for r in kernel.ranges if r.op is Ops.RANGE):
             return True
         rows = size([_length(r) for r in depends])
         if contraction or (rows < ENOUGH_ROWS and size(node.src[0].shape) > SMALL_WORK):
@@ -282,15 +271,9 @@ class Fusion:
         self.groups.remove(copy)
 
     def _depends(self, use: Use) -> frozenset[UOp]:
-        out: frozenset[UOp] = frozenset()
-        for node in (*use.index, use.valid):
-            if node is None:
-                continue
-            found = self._range_cache.get(node)
-            if found is None:
-                found = self._range_cache[node] = _ranges(node)
-            out |= found
-        return out
+        """The loops that the index and the condition of a use run over."""
+        valid = _NONE if use.valid is None else ranges_of(use.valid)
+        return valid.union(*(ranges_of(i) for i in use.index))
 
     def _repeats(self, use: Use, around: Around | None) -> int:
         """How often each value would be computed if inlined here."""

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ...target import Target
 from ...uop.costs import COSTS
-from ...uop.linear import coefficient, divides
+from ...uop.linear import coefficient, divides, ranges_of
 from ...uop.ops import ELEMENTWISE, Ops, UOp, toposort
-from ..kernel import Free, Kernel, length, static, substitute
+from ..kernel import Kernel, length, static, substitute
 from ..transform import bind, block, parts_of, peel, split, vectorize
 
 BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide its start
@@ -49,8 +49,7 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
 
 def _streamed(kernel: Kernel, store: UOp, target: Target) -> UOp:
     param, offset = store.src[0].src
-    free = Free()
-    lane = next((r for r in kernel.of_kind("vector") if r in free(offset)), None)
+    lane = next((r for r in kernel.of_kind("vector") if r in ranges_of(offset)), None)
     large = param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]
     if not large or lane is None or len(store.src) > 2 or _reads(kernel, param):
         return store
@@ -154,5 +153,4 @@ def spread(kernel: Kernel, loops: Sequence[UOp], inner_work: int) -> Kernel:
 
 
 def free_of(roots: Iterable[UOp]) -> frozenset[UOp]:
-    free = Free()
-    return frozenset().union(*(free(r) for r in roots))
+    return frozenset().union(*(ranges_of(r) for r in roots))

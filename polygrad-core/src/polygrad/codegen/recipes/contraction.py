@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...target import Target
+from ...uop.linear import ranges_of
 from ...uop.ops import Ops, UOp, size
-from ..kernel import Free, Kernel, extent, length, static
+from ..kernel import Kernel, extent, length, static, substitute
 from ..transform import bind, reorder, unroll
 from .common import (
     contiguous_output,
@@ -31,6 +32,7 @@ from .common import (
 
 MIN_LANES = 4
 MAX_ROWS = 8
+MAX_VECTORS = 3
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 WORD = 4
@@ -48,6 +50,7 @@ class Shape:
 
 def apply(kernel: Kernel, target: Target) -> Kernel | None:
     lanes = lanes_for(kernel, target)
+    kernel = ungated(kernel)
     shape = analyse(kernel, lanes)
     if shape is None:
         return None
@@ -62,14 +65,11 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     reductions = kernel.reductions
     if len(reductions) != 1 or reductions[0].arg is not Ops.ADD or lanes < 2:
         return None
-    body = reductions[0].src[0]
-    while body.op is Ops.CAST:
-        body = body.src[0]
-    if body.op is not Ops.MUL:
+    body = product_of(reductions[0])
+    if body is None:
         return None
-    free = Free()
     outputs = [r for r in kernel.outputs if static(r)]
-    sides = [[r for r in outputs if r in free(s)] for s in body.src]
+    sides = [[r for r in outputs if r in ranges_of(s)] for s in body.src]
     first = [r for r in sides[0] if r not in sides[1]]
     second = [r for r in sides[1] if r not in sides[0]]
     if not first or not second:
@@ -88,6 +88,47 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     return None
 
 
+def product_of(reduction: UOp) -> UOp | None:
+    """The product that a reduction adds up, also where a condition makes it 0."""
+    body = reduction.src[0]
+    while body.op is Ops.CAST:
+        body = body.src[0]
+    if body.op is Ops.WHERE and body.src[2].op is Ops.CONST and body.src[2].arg == 0:
+        body = body.src[1]
+    return body if body.op is Ops.MUL else None
+
+
+def ungated(kernel: Kernel) -> Kernel:
+    """Move one condition on both factors of a product out of the factor that does not need it.
+
+    A sum over shifted positions (the gradient of a convolution) reads both factors under the
+    condition that the position exists. Where the second factor lies within its buffer anyway, the
+    product is selected instead, and the factor is free of the condition's ranges.
+    """
+    for reduction in kernel.reductions:
+        body = reduction.src[0]
+        if body.op is not Ops.MUL or any(s.op is not Ops.LOAD or len(s.src) < 2 for s in body.src):
+            continue
+        gate = body.src[0].src[1]
+        if gate is not body.src[1].src[1]:
+            continue
+        for i, factor in enumerate(body.src):
+            offset, conditional = factor.src[0].src[1], ranges_of(gate)
+            inside = offset.lo >= 0 and offset.hi < factor.src[0].src[0].arg[1]
+            if inside and not conditional <= ranges_of(factor.src[0]):
+                free = UOp(Ops.LOAD, factor.dtype, factor.src[:1])
+                product = UOp.alu(Ops.MUL, *(free if i == j else s for j, s in enumerate(body.src)))
+                selected = gate.where(product, 0)
+                stores = tuple(substitute(kernel.stores, {body: selected}))
+                return replace(kernel, stores=stores).logged("ungate", reduction.src[1].arg[0])
+    return kernel
+
+
+def _int(bound: float | None) -> int:
+    assert bound is not None, "an offset has an interval"
+    return int(bound)
+
+
 def _lane_steps(read: list[UOp], loop: UOp) -> set[int | None]:
     return {step(access, loop) for access in read}
 
@@ -96,40 +137,52 @@ def _longest(loops: list[UOp]) -> UOp:
     return max(loops, key=length)
 
 
-def register_rows(target: Target, vectors: int, rows: int) -> int:
-    """Rows of a register tile of `vectors` columns, for an operand of `rows` rows.
+def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
+    """Rows and vectors of the register tile for an output of `rows` by `vectors`.
 
     Accumulators, the vectors of one step and two scalars must fit the registers. Among the sizes
-    that do the one with the least time is taken, counted in steps of two multiply-adds a cycle
-    that wait at least for the latency of one, plus a start of 0.8 (measured on AVX2: 6 x 2 gives
-    91 GFLOP/s, 4 x 2 gives 75).
+    that do, the one with the least time is taken: `_cycles` of every tile, those of the remainders
+    included.
     """
-    most = max(min((target.registers - vectors - 2) // vectors, MAX_ROWS), 1)
+    sizes = [
+        (r, v)
+        for v in range(1, MAX_VECTORS + 1)
+        for r in range(1, MAX_ROWS + 1)
+        if r * v + v + 2 <= target.registers and r <= rows and v <= vectors
+    ]
+    return min(sizes, key=lambda t: _total(rows, vectors, *t), default=(1, 1))
 
-    def cycles(n: int) -> float:
-        return max(n * vectors / 2, FMA_LATENCY) + 0.8 if n else 0.0
 
-    return min(range(most, 0, -1), key=lambda r: rows // r * cycles(r) + cycles(rows % r))
+def _total(rows: int, vectors: int, r: int, v: int) -> float:
+    row_parts = [(rows // r, r), (1, rows % r)]
+    vector_parts = [(vectors // v, v), (1, vectors % v)]
+    return sum(n * m * _cycles(a, b) for n, a in row_parts for m, b in vector_parts)
+
+
+def _cycles(r: int, v: int) -> float:
+    """Cycles of one step of a tile: two multiply-adds or two loads each, the latency of one at
+    least, and a start.
+
+    Measured on AVX2: 6 x 2 gives 91 GFLOP/s, 4 x 2 gives 75, 8 x 1 gives 65.
+    """
+    return max(r * v / 2, (r + v) / 2, FMA_LATENCY) + 0.8 if r and v else 0.0
 
 
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
-    vectors = 2 if n_outer is not None and length(n_outer) % 2 == 0 else 1
-    n_inner: UOp | None = None
-    if n_outer is not None and vectors > 1:
-        kernel, n_outer, n_inner, _ = tile(kernel, n_outer, vectors)
-        kernel = unroll(kernel, n_inner)
-    rows = register_rows(target, vectors, length(shape.m))
-    kernel, m_outer, m_inner, m_rest = tile(kernel, shape.m, rows)
-    kernel = unroll(kernel, m_inner)
-    if m_rest is not None:
-        kernel = unroll(kernel, m_rest)
+    vectors = length(n_outer) if n_outer is not None else 1
+    r, v = register_tile(target, length(shape.m), vectors)
+    n_inner = n_rest = None
+    if n_outer is not None and v > 1:
+        kernel, n_outer, n_inner, n_rest = tile(kernel, n_outer, v)
+    kernel, m_outer, m_inner, m_rest = tile(kernel, shape.m, r)
+    for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
+        kernel = unroll(kernel, loop)
     far = length(shape.n) * _steps(shape.reduced) * WORD > second_cache(target)
     kernel, reduced = _unroll_k(kernel, shape.reduced) if far else (kernel, list(shape.reduced))
     grid = in_order(others, [n_outer, m_outer])
-    inner = in_order([m_inner, m_rest, n_inner, lane])
-    return _finish(kernel, grid, reduced, inner)
+    return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
 
 
 def _steps(loops: tuple[UOp, ...]) -> int:

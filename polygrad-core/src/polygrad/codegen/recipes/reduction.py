@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
+from ...uop.linear import ranges_of
 from ...uop.ops import UOp, size
-from ..kernel import Free, Kernel, length, static
+from ..kernel import Kernel, length, static
 from ..transform import ScheduleError, accumulate, bind, reorder, stage, unroll
 from .common import (
     contiguous_output,
@@ -43,8 +44,7 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
     reductions = kernel.reductions
     if not reductions:
         return None
-    free = Free()
-    rows = [r for r in kernel.outputs if static(r) and all(r in free(n) for n in reductions)]
+    rows = [r for r in kernel.outputs if static(r) and all(r in ranges_of(n) for n in reductions)]
     vector = contiguous_output(kernel)
     read = loads(n.src[0] for n in reductions)
     lanes = lanes_for(kernel, target)
@@ -59,8 +59,7 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
 
 
 def _worth(loop: UOp, read: list[UOp], lanes: int) -> bool:
-    free = Free()
-    touching = [a for a in read if loop in free(a)]
+    touching = [a for a in read if loop in ranges_of(a)]
     return lanes > 1 and static(loop) and length(loop) >= lanes and streams(touching, loop)
 
 
