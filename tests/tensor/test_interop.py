@@ -40,6 +40,15 @@ def test_numpy_arrays_keep_their_dtype(device: str, dtype: str) -> None:
     np.testing.assert_array_equal(got, a)
 
 
+def test_numpy_numbers_are_numbers() -> None:
+    """numpy.float64 is a subclass of float: it once passed for an integer and lost its fraction."""
+    one = np.float64(2.5)
+    assert (Tensor(one).dtype.name, Tensor(one).item()) == ("float64", 2.5)
+    for data in ([one], [1, one], [one, np.float32(2.5)]):
+        assert (Tensor(data).dtype.name, Tensor(data).tolist()[-1]) == ("float32", 2.5)
+    assert Tensor([one], dtype="int32").tolist() == [2]
+
+
 @pytest.mark.parametrize(
     "a", [A.T, A[::2, ::-1], A[:, 1], A[0, 0], A[:0]], ids=lambda a: str(a.shape)
 )
@@ -86,6 +95,8 @@ def test_data_is_a_memoryview_with_shape(device: str) -> None:
     assert Tensor(2.5).data().tolist() == 2.5
     assert Tensor(np.zeros((0, 3), np.int8)).data().nbytes == 0
     assert Tensor([1.0], dtype="bfloat16").data().tolist() == [0x3F80]
+    half = Tensor([[1.0, 2.5]], dtype="float16").data()
+    assert (half.format, half.shape, np.asarray(half).tolist()) == ("e", (1, 2), [[1.0, 2.5]])
 
 
 def test_numpy_of_bfloat16_is_float32(device: str) -> None:

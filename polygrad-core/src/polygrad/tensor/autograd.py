@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .base import Base, Flag, _leaves, _no_grad, result
-from .store import realize
+from .store import differentiated, realize
 from .writing import Writing
 
 if TYPE_CHECKING:
@@ -70,10 +70,12 @@ class Autograd(Writing):
         """Forget `grad`."""
         self.grad = None
 
-    def backward(self, gradient: Any = None) -> Tensor:
+    def backward(self, gradient: Any = None, retain_graph: Flag = False) -> Tensor:
         """Add d self / d leaf to the `grad` of each leaf that takes one; gives self.
 
-        `gradient`, of self's shape, is what flows in; it may be left out for a scalar."""
+        `gradient`, of self's shape, is what flows in; it may be left out for a scalar. An assignment
+        that follows (an optimizer's step) computes self and lets its graph go, unless `retain_graph`.
+        """
         seed = self._seed("backward", gradient)
         leaves = self._receivers()
         from ..gradient import flows
@@ -86,6 +88,8 @@ class Autograd(Writing):
                 new = result(g)
                 new._device = t._device
                 t.grad = new if t.grad is None else t.grad + new
+        given = [t.grad for t in leaves if t.grad is not None]
+        differentiated([*given] if retain_graph else [self, *given])
         return self  # type: ignore[return-value]
 
     def gradient(

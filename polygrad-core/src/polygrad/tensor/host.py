@@ -7,6 +7,7 @@ changing one later does not change the tensor.
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from collections.abc import Sequence
 from itertools import chain
@@ -23,7 +24,7 @@ _CODES = {"?": "B", "e": "e"}  # of struct; bfloat16 is packed as the upper half
 def from_host(data: Any, dtype: DType | None) -> Host:
     """(dtype, shape, bytes) of anything that holds numbers. A dtype given for lists is packed
     directly."""
-    if isinstance(data, (bool, int, float)):
+    if isinstance(data, (bool, int, float)) and not hasattr(data, "dtype"):  # numpy.float64 has one
         return _from_flat([data], (), dtype)
     if isinstance(data, range):
         data = list(data)
@@ -74,8 +75,9 @@ def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
 
 
 def _number(x: Any) -> bool | int | float:
-    if isinstance(x, (bool, int, float)):
-        return x
+    for kind in (bool, int, float):  # the plain number in an IntEnum or numpy.float64
+        if isinstance(x, kind):
+            return kind(x)
     if isinstance(x, (list, tuple)):
         raise ShapeError(
             "Tensor: a list must be rectangular: numbers and lists stand side by side."
@@ -172,6 +174,10 @@ def formatted(data: memoryview, dtype: DType, shape: Shape) -> Any:
     words."""
     code: Any = dtype.format or "H"
     flat: Any = data.cast("B")
+    if code == "e" and sys.version_info < (3, 12):  # earlier views cannot be cast to it
+        import numpy as np
+
+        return memoryview(np.frombuffer(flat, np.float16).reshape(shape))
     # A view cannot be cast to a shape with 0.
     return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from ..dtype import DType
 from ..engine.capture import active as capturing
@@ -46,23 +48,60 @@ def bind(uop: UOp, data: memoryview | None) -> None:
     runtime.bind(uop, buffer)
 
 
+# What `backward` went through and what it gave, not computed yet. It reads the parameters as they are
+# before an optimizer's step, so it is computed together with the step, from the same forward pass;
+# later it would need a copy of every parameter and the forward pass again.
+_differentiated: ContextVar[list[ref[Base]] | None] = ContextVar("polygrad_backward", default=None)
+
+
+def differentiated(tensors: Sequence[Base]) -> None:
+    """Compute these with the next assignment, and let go of their graphs then."""
+    waiting = _differentiated.get()
+    if waiting is None:
+        waiting = []
+        _differentiated.set(waiting)
+    waiting[:] = [r for r in waiting if r() is not None]
+    waiting += [ref(t) for t in tensors]
+
+
+def _take_differentiated() -> list[Base]:
+    waiting = _differentiated.get() or []
+    found = [t for r in waiting if (t := r()) is not None and t.uop.op is not Ops.BUFFER]
+    waiting.clear()
+    return found
+
+
 def realize(tensors: Sequence[Base]) -> None:
     """Compute tensors together. Each then stands on its result, unless a gradient still goes
     through."""
     from .. import engine
 
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]
-    if not lazy or capturing.get() is not None:  # in a capture all stays lazy: nobody can tell
+    capture = capturing.get()
+    if capture is not None:  # what has no value yet stays lazy: nobody can tell the difference
+        lazy = [t for t in lazy if not capture.depends([t.uop])]
+    if not lazy:
         return
-    kept = [t.uop for t in lazy if t._requires_grad and not is_leaf(t)]
-    stored = engine.realize([t.uop for t in lazy], kept)
+    released: set[int] = set()
+    if capture is None and any(t.uop.op is Ops.AFTER for t in lazy):
+        ending = _take_differentiated()
+        released = set(map(id, ending))
+        lazy += ending
+    kept = [t for t in lazy if t._requires_grad and not is_leaf(t) and id(t) not in released]
+    stored = engine.realize([t.uop for t in lazy], [t.uop for t in kept])
+    keeping = set(map(id, kept))
     for t, node in zip(lazy, stored, strict=True):
-        if t._requires_grad and not is_leaf(t):
-            continue
-        t._replace(node)
-        t._device = node.arg[2]
-        if node.dtype.is_float:
-            _leaves[id(node)] = t  # type: ignore[assignment]
+        if id(t) not in keeping:
+            _settle(t, node, id(t) in released)
+
+
+def _settle(t: Base, node: UOp, released: bool) -> None:
+    t._replace(node)
+    t._device = node.arg[2]
+    if released and not is_leaf(t):
+        t._requires_grad = None  # its graph is gone, so nothing can ask it for gradients again
+    elif node.dtype.is_float:
+        _leaves[id(node)] = t  # type: ignore[assignment]
 
 
 def is_leaf(t: Base) -> bool:

@@ -37,7 +37,7 @@ def evaluate(
 
 
 def judged(tensor: Any) -> Array:
-    """The value of a Tensor, with the leaves of the current runtime; nothing is compiled or kept."""
+    """The value of a Tensor over leaves of the current runtime; nothing is compiled or kept."""
     from ..engine import current
 
     runtime = current()

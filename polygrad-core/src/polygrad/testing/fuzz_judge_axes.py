@@ -1,7 +1,7 @@
 """The judge's reductions, matrix products and the composites made of them.
 
-Rounding errors of a sum are as good as independent, so their bound grows with the square root of
-its length, not with the length; sums of small multiples of 1/4 are exact in any order.
+Rounding errors of a sum are mostly independent, so their bound grows with the square root of its
+length; sums of small multiples of 1/4 are exact in any order.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ def _accumulates(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
-def _sum_error(size: Array, error: Array, count: int, dtype: str) -> Array:
+def _sum_error(value: Array, size: Array, error: Array, count: int, dtype: str) -> Array:
     """`size` is the sum of magnitudes. Rounding errors of a sum are as good as independent, so
-    they grow with the square root of the count; 2 sqrt(n) + 4 is seven standard deviations."""
-    grown = (2 * count**0.5 + 4) * EPSILON[_accumulates(dtype)] * size
+    they grow with the square root of the count: 2 sqrt(n) + 4 is seven standard deviations. Equal
+    summands round alike, each partial sum by half an ulp at most: n / 2 of the sum itself."""
+    apart = (2 * count**0.5 + 4) * size
+    alike = count / 2 * np.abs(value)
+    grown = EPSILON[_accumulates(dtype)] * (apart + alike)
     return np.where(np.isfinite(size), error + grown, error)
 
 
@@ -63,7 +66,7 @@ def total(x: Known, axis: Axes, keepdim: bool = False) -> Known:
     error = x.error.sum(axis=axis, keepdims=keepdim)
     count = int(np.prod([x.shape[a] for a in axis], dtype="int64"))
     if not _counts_whole(x.value, x.error, np.max(size, initial=0), x.dtype):
-        error = _sum_error(size, error, count, x.dtype)
+        error = _sum_error(value, size, error, count, x.dtype)
     # Partial sums may overflow where the whole does not.
     risky = np.isfinite(value) & (size > LARGEST[_accumulates(x.dtype)] * 0.99)
     return rounded(value, np.where(risky, np.inf, error), x.dtype)
@@ -156,7 +159,7 @@ def matmul(a: Known, b: Known) -> Known:
     exact_products = [_counts_whole(s.value, s.error, 0.0, "float64") for s in (a, b)]
     small = np.max(size, initial=0) * 16 <= 1 / EPSILON[dtype]
     if not (all(exact_products) and small):
-        error = _sum_error(size, error, a.shape[-1], dtype) + EPSILON[dtype] * size
+        error = _sum_error(value, size, error, a.shape[-1], dtype) + EPSILON[dtype] * size
     error = np.where(np.isnan(error) | ~np.isfinite(size), np.inf, error)
     risky = size > LARGEST[_accumulates(dtype)] * 0.99
     return rounded(value, np.where(risky, np.inf, error), dtype)

@@ -320,7 +320,7 @@ def _check_varied(programs: Sequence[Program], start: int, setup: Setup) -> Iter
                 yield failure
 
 
-def _cores() -> int:
+def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -338,7 +338,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--save", type=Path, default=Path("tests/regressions"), help="where failures are kept")
     add("--keep", action="store_true", help="save failures; otherwise they are only printed")
     add("--without", default="", help="operations not to use, separated by commas")
-    add("--jobs", type=int, default=_cores(), help="processes")
+    add("--jobs", type=int, default=cores(), help="processes")
     add("--fused", action="store_true", help="count programs whose kernels fuse two reductions")
     add("--whole", action="store_true", help="do not reduce")
     return parser.parse_args(argv)

@@ -113,20 +113,20 @@ def ungated(kernel: Kernel) -> Kernel:
         if gate is not body.src[1].src[1]:
             continue
         for i, factor in enumerate(body.src):
-            offset, conditional = factor.src[0].src[1], ranges_of(gate)
-            inside = offset.lo >= 0 and offset.hi < factor.src[0].src[0].arg[1]
-            if inside and not conditional <= ranges_of(factor.src[0]):
-                free = UOp(Ops.LOAD, factor.dtype, factor.src[:1])
-                product = UOp.alu(Ops.MUL, *(free if i == j else s for j, s in enumerate(body.src)))
-                selected = gate.where(product, 0)
-                stores = tuple(substitute(kernel.stores, {body: selected}))
-                return replace(kernel, stores=stores).logged("ungate", reduction.src[1].arg[0])
+            if not _within(factor) or ranges_of(gate) <= ranges_of(factor.src[0]):
+                continue
+            plain = UOp(Ops.LOAD, factor.dtype, factor.src[:1])
+            product = UOp.alu(Ops.MUL, *(plain if i == j else s for j, s in enumerate(body.src)))
+            stores = tuple(substitute(kernel.stores, {body: gate.where(product, 0)}))
+            return replace(kernel, stores=stores).logged("ungate", reduction.src[1].arg[0])
     return kernel
 
 
-def _int(bound: float | None) -> int:
-    assert bound is not None, "an offset has an interval"
-    return int(bound)
+def _within(load: UOp) -> bool:
+    """Is the address within its buffer whatever the gate says?"""
+    param, offset = load.src[0].src
+    lo, hi = offset.lo, offset.hi
+    return lo is not None and hi is not None and lo >= 0 and hi < param.arg[1]
 
 
 def _lane_steps(read: list[UOp], loop: UOp) -> set[int | None]:
