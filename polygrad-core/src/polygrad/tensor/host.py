@@ -177,7 +177,8 @@ def formatted(data: memoryview, dtype: DType, shape: Shape) -> Any:
     if code == "e" and sys.version_info < (3, 12):  # earlier views cannot be cast to it
         import numpy as np
 
-        return memoryview(np.frombuffer(flat, np.float16).reshape(shape))
+        half: Any = np.frombuffer(flat, np.float16).reshape(shape)
+        return memoryview(half)
     # A view cannot be cast to a shape with 0.
     return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
 
