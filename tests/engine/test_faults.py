@@ -78,4 +78,4 @@ def test_every_allocation_may_fail(monkeypatch: pytest.MonkeyPatch, times: int) 
             assert work.values() in states
             if not refusal.hit:
                 break
-    assert failures >= 5
+    assert failures >= 3

@@ -13,13 +13,17 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..contract import Binary, LinearProgram, Source
+from .. import settings
+from ..contract import Binary, LinearProgram
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
 from .counters import counters
+
+if TYPE_CHECKING:
+    from .diskcache import DiskCache
 
 CAPACITY = 4096  # kernels kept per device; the least recently used is forgotten first
 
@@ -53,16 +57,33 @@ class Kernels:
             return found
 
     def _compile(self, sinks: Sequence[UOp]) -> None:
-        from ..codegen import compile_kernel
-
-        target = self.device.target
-        linear = [compile_kernel(s, target, content_name(s)) for s in sinks]
-        counters.kernels_lowered += len(sinks)
-        programs = build(self.device, linear)
+        names = [content_name(s) for s in sinks]
+        linear, programs = self._from_disk(names) or self._from_source(sinks, names)
         for sink, one in zip(sinks, linear, strict=True):
             self.known[sink] = Kernel(one, programs[one.name])
 
+    def _from_disk(self, names: Sequence[str]) -> Made | None:
+        cache = _cache_of(self.device)
+        if cache is None or settings.get("POLY_SPEC"):  # which checks what is generated
+            return None
+        from . import stored
 
+        found = stored.load(cache, self.device, names)
+        if found is None:
+            return None
+        counters.disk_hits += 1
+        return found[0], self.device.load(found[1])
+
+    def _from_source(self, sinks: Sequence[UOp], names: Sequence[str]) -> Made:
+        from ..codegen import compile_kernel
+
+        target = self.device.target
+        linear = [compile_kernel(s, target, n) for s, n in zip(sinks, names, strict=True)]
+        counters.kernels_lowered += len(sinks)
+        return linear, build(self.device, linear)
+
+
+Made = tuple[list[LinearProgram], Mapping[str, Any]]
 _of_device: weakref.WeakKeyDictionary[Device, Kernels] = weakref.WeakKeyDictionary()
 _table_lock = threading.Lock()
 
@@ -78,28 +99,35 @@ def of(device: Device) -> Kernels:
 
 def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any]:
     """Render, compile (or find on disk) and load `programs` as one module."""
-    unique = {p.name: p for p in programs}
-    source = device.renderer.render(list(unique.values()))
-    return device.load(_compiled(device, source, len(unique)))
-
-
-def _compiled(device: Device, source: Source, count: int) -> Binary:
-    from . import diskcache
-
-    cache = diskcache.default() if device.compiler.key else None
+    unique = list({p.name: p for p in programs}.values())
+    source = device.renderer.render(unique)
+    cache = _cache_of(device)
     if cache is None:
-        counters.kernels_compiled += count
-        return device.compiler(source)
+        counters.kernels_compiled += len(unique)
+        return device.load(device.compiler(source))
+    from . import diskcache, stored
+
     key = diskcache.key_of(device, source)
     code = cache.get(key)
-    if code is not None:
-        counters.disk_hits += 1
-        return Binary(code, source.entries)
-    binary = device.compiler(source)
-    counters.kernels_compiled += count
-    if binary.entries == source.entries:  # entries are not stored
+    if code is None:
+        counters.kernels_compiled += len(unique)
+        binary = device.compiler(source)
         cache.put(key, binary.code)
-    return binary
+    else:
+        counters.disk_hits += 1
+        binary = Binary(code, source.entries)
+    if binary.entries == source.entries:
+        stored.save(cache, device, unique, key, source.entries)
+    return device.load(binary)
+
+
+def _cache_of(device: Device) -> DiskCache | None:
+    """The disk cache, None if there is none or the device's compiler says that none is needed."""
+    if not device.compiler.key:
+        return None
+    from . import diskcache
+
+    return diskcache.default()
 
 
 # ---- canonical form and name

@@ -14,9 +14,8 @@ a new leaf.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .. import device as devices
 from ..contract import Plan
@@ -30,17 +29,9 @@ from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
 from .stages import ready as ready_stage
+from .versions import Holder, have_readers
 
 _UNSEEN = object()  # no version yet; None would equal the arg of a pending assignment
-_references: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: -1)
-
-
-class Holder(Protocol):
-    """Who holds the current version of a state leaf: a Tensor."""
-
-    uop: UOp
-
-    def _replace(self, uop: UOp) -> None: ...
 
 
 class State:
@@ -50,7 +41,7 @@ class State:
     without holder is a reader of its leaf like any other, so it holds it (`constant`).
     """
 
-    __slots__ = ("buffer", "constant", "holder", "leaf", "references", "slot", "written")
+    __slots__ = ("buffer", "constant", "holder", "leaf", "slot", "written")
 
     def __init__(
         self, slot: int, written: bool, buffer: Buffer, holder: Holder | None, constant: UOp | None
@@ -58,7 +49,6 @@ class State:
         self.slot, self.written, self.buffer, self.holder = slot, written, buffer, holder
         self.constant = constant
         self.leaf: Any = _UNSEEN
-        self.references = -1  # to the version while nobody reads it; another count means a reader
 
 
 def functional(runtime: Runtime, roots: Sequence[UOp]) -> list[UOp]:
@@ -179,6 +169,7 @@ class Recorded:
         self._inputs = inputs
         self._watched = [s for s in states if s.holder is not None]
         self._written = [s for s in self._watched if s.written]
+        self._writers = [s.holder for s in self._written if s.holder is not None]
         self._constants = [s for s in states if s.constant is not None]
         self._own: set[int] = set()  # ids of the Buffers that a call writes
         self._epoch, self._gathered = -1, False
@@ -233,11 +224,8 @@ class Recorded:
         other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
         if other or self._epoch != self.runtime.epoch:
             self._find_states()
-        renewed = [
-            s
-            for s in self._written
-            if _references(s.holder.uop) != s.references or s.references < 0  # type: ignore[union-attr]
-        ]
+        read = have_readers(self._writers)
+        renewed = [s for s, r in zip(self._written, read, strict=True) if r] if any(read) else ()
         if renewed:
             for state in renewed:
                 self._renew(state)
@@ -256,7 +244,6 @@ class Recorded:
                 self._part(holder)
             seen.add(holder.uop)
             state.leaf, state.buffer = holder.uop.arg, runtime.buffer_of(holder.uop)
-            state.references = runtime.references_of(holder.uop)
         for state in self._constants:
             state.buffer = runtime.buffer_of(state.constant)  # type: ignore[arg-type]
         self._own = {id(s.buffer) for s in self.states if s.written}
@@ -278,9 +265,6 @@ class Recorded:
         runtime.rebind(old, copy_of(state.buffer))
         runtime.bind(new, state.buffer)
         holder._replace(new)
-        del new, old
-        count = _references(holder.uop)  # before anything else here holds it
-        runtime.note_references(holder.uop, count)
 
     # ---- running
 

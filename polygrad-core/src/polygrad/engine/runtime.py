@@ -96,7 +96,6 @@ class Runtime:
         self._buffers: WeakTable[Buffer] = WeakTable()
         self._realized: WeakTable[UOp] = WeakTable()
         self._scalars: WeakTable[int | float] = WeakTable()
-        self._references: WeakTable[int] = WeakTable()
         self._arenas: dict[str, Arena] = {}
         _living.add(self)
 
@@ -176,15 +175,6 @@ class Runtime:
             self.scalar(dtypes.uint32, draw.key1),
             self.scalar(dtypes.uint64, draw.base),
         )
-
-    def note_references(self, leaf: UOp, count: int) -> None:
-        """Remember how many references a version has while nobody but its holder knows it."""
-        self._references.set(leaf, count)
-
-    def references_of(self, leaf: UOp) -> int:
-        """What `note_references` was told, -1 if nothing."""
-        found = self._references.get(leaf)
-        return -1 if found is None else found
 
     # ---- scratch memory
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from ..uop.ops import UOp
 
@@ -32,6 +32,38 @@ def _held_by_a_list() -> int:
 _LISTED: Final = _held_by_a_list()
 _PER_NODE: Final = 2  # a source tuple is held by its node and by that node's key in the node table
 _TABLES: Final = 2  # `expected` and `reads` hold each node
+
+
+class Holder(Protocol):
+    """Who holds the current version of a state leaf: a Tensor."""
+
+    uop: UOp
+
+    def _replace(self, uop: UOp) -> None: ...
+
+
+class _Alone:
+    """The only holder of an object."""
+
+    __slots__ = ("uop",)
+
+    def __init__(self) -> None:
+        self.uop: Any = object()
+
+
+def _held(holders: Sequence[Any]) -> list[int]:
+    assert _count is not None
+    return [_count(h.uop) for h in holders]
+
+
+_ALONE: Final = 0 if _count is None else _held([_Alone()])[0]
+
+
+def have_readers(holders: Sequence[Holder]) -> list[bool]:
+    """Whether anything but its holder holds a leaf: nodes computed from it, other tensors."""
+    if _count is None:
+        return [True] * len(holders)
+    return [n > _ALONE for n in _held(holders)]
 
 
 class _Account(NamedTuple):
