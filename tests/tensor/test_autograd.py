@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from polygrad import Tensor
+from polygrad.engine.counters import counters
 from polygrad.errors import DTypeError, GradientError, ShapeError
 from polygrad.uop.ops import Ops
 
@@ -150,6 +151,37 @@ def test_assigning_to_a_leaf_keeps_it_a_leaf(device: str) -> None:
     assert w.tolist() == [0.25, 0.5]
 
 
+def _step() -> tuple[Tensor, Tensor]:
+    w = Tensor([1.0, 2.0], requires_grad=True).realize()
+    loss = (w * w).sum().backward()
+    assert w.grad is not None
+    w.assign(w - w.grad * 0.25).realize()
+    return loss, w
+
+
+def test_a_step_computes_loss_and_gradient_too_and_saves_no_old_version(device: str) -> None:
+    before = counters.saved_versions
+    loss, w = _step()
+    runs = counters.runs
+    assert (loss.item(), w.tolist(), grad(w)) == (5.0, [0.5, 1.0], [2.0, 4.0])
+    assert (counters.runs, counters.saved_versions) == (runs, before)
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_an_assignment_lets_the_graph_of_the_loss_go_unless_asked(
+    device: str, retain: bool
+) -> None:
+    w, count = Tensor([1.0, 2.0], requires_grad=True), Tensor([0.0]).realize()
+    loss = (w * w).sum().backward(retain_graph=retain)
+    count.assign(count + 1).realize()
+    if retain:
+        loss.backward()
+        assert grad(w) == [4.0, 8.0]
+    else:
+        with pytest.raises(GradientError, match="It was computed before and forgot how"):
+            loss.backward()
+
+
 def test_dead_tensors_are_forgotten() -> None:
     from polygrad.tensor.base import _leaves
 
@@ -177,7 +209,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: (Tensor([1, 2]).float() * 2).sum().backward(),
         GradientError,
-        "backward: no leaf tensors require grad: none is a float, or all are detached.",
+        "backward: no leaf tensors require grad: none is a float, or all are detached or were"
+        " assigned to since.",
     ),
     (lambda: X.detach().sum().backward(), GradientError, "backward: nothing flows to any leaf."),
     (

@@ -113,6 +113,7 @@ def test_numpy_takes_tensors(device: str) -> None:
     np.testing.assert_array_equal(np.from_dlpack(x), A)
     if sys.version_info >= (3, 12):
         assert memoryview(x).shape == (3, 4)  # type: ignore[arg-type]
+        assert bytes(Tensor([1, 2], dtype="uint8")) == b"\1\2"  # type: ignore[call-overload]
 
 
 def test_numbers_come_out(device: str) -> None:

@@ -82,10 +82,8 @@ class Optimizer:
             )
         self.steps += 1
         self._follow_schedule()
-        pairs = [(target, value.detach()) for target, value in self.updates(gradients)]
-        for target, value in pairs:
-            target.assign(value)
-        realize([target for target, _ in pairs])
+        # Nothing else may hold the new values: a holder counts as a reader of the old parameters.
+        realize([t.assign(value.detach()) for t, value in self.updates(gradients)])
 
     def zero_grad(self) -> None:
         """Forget the gradients of the parameters."""

@@ -73,9 +73,9 @@ class Autograd(Writing):
     def backward(self, gradient: Any = None, retain_graph: Flag = False) -> Tensor:
         """Add d self / d leaf to the `grad` of each leaf that takes one; gives self.
 
-        `gradient`, of self's shape, is what flows in; it may be left out for a scalar. An assignment
-        that follows (an optimizer's step) computes self and lets its graph go, unless `retain_graph`.
-        """
+        `gradient`, of self's shape, is what flows in; it may be left out for a scalar. An
+        assignment that follows (an optimizer's step) computes self and lets its graph go, unless
+        `retain_graph`."""
         seed = self._seed("backward", gradient)
         leaves = self._receivers()
         from ..gradient import flows
@@ -150,7 +150,8 @@ class Autograd(Writing):
         asked = [t for t in found if t._requires_grad]
         if not (asked or found):
             raise GradientError(
-                "backward: no leaf tensors require grad: none is a float, or all are detached."
+                "backward: no leaf tensors require grad: none is a float, or all are detached"
+                " or were assigned to since."
                 + self._why_not()
             )
         return asked or found

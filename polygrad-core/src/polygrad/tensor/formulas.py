@@ -128,8 +128,8 @@ def floor_divmod(a: UOp, b: UOp) -> tuple[UOp, UOp]:
 
 
 def _product_error(x: UOp, y: UOp, product: UOp) -> UOp:
-    """x * y - product exactly, by halves of the digits (Dekker 1971, "A floating-point technique for
-    extending the available precision", section 5)."""
+    """x * y - product exactly, by halves of the digits (Dekker 1971, "A floating-point technique
+    for extending the available precision", section 5)."""
     split = 134217729.0 if x.dtype.itemsize == 8 else 4097.0
 
     def halves(u: UOp) -> tuple[UOp, UOp]:

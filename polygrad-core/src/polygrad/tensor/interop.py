@@ -119,6 +119,8 @@ class Interop(Autograd):
     def __index__(self) -> int:
         if not self.uop.dtype.is_int:
             raise DTypeError(f"only an integer tensor is an index, not {self.uop.dtype.name}.")
+        if self.numel() != 1:  # a TypeError: bytes(x) then goes on to the buffer
+            raise DTypeError(f"only a tensor of one element is an index, not shape {self.shape}.")
         return int(self.item())
 
     def __len__(self) -> int:

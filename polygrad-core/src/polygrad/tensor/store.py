@@ -48,8 +48,8 @@ def bind(uop: UOp, data: memoryview | None) -> None:
     runtime.bind(uop, buffer)
 
 
-# What `backward` went through and what it gave, not computed yet. It reads the parameters as they are
-# before an optimizer's step, so it is computed together with the step, from the same forward pass;
+# What `backward` went through and what it gave, not computed yet. It reads the parameters as they
+# are before an optimizer's step, so it is computed together with the step, from one forward pass;
 # later it would need a copy of every parameter and the forward pass again.
 _differentiated: ContextVar[list[ref[Base]] | None] = ContextVar("polygrad_backward", default=None)
 
@@ -77,13 +77,10 @@ def realize(tensors: Sequence[Base]) -> None:
     from .. import engine
 
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]
-    capture = capturing.get()
-    if capture is not None:  # what has no value yet stays lazy: nobody can tell the difference
-        lazy = [t for t in lazy if not capture.depends([t.uop])]
-    if not lazy:
+    if not lazy or capturing.get() is not None:  # in a capture all stays lazy: nobody can tell
         return
     released: set[int] = set()
-    if capture is None and any(t.uop.op is Ops.AFTER for t in lazy):
+    if any(t.uop.op is Ops.AFTER for t in lazy):
         ending = _take_differentiated()
         released = set(map(id, ending))
         lazy += ending
