@@ -39,9 +39,15 @@ class Kernels:
     """The kernels of one opened device. Safe from several threads."""
 
     def __init__(self, device: Device) -> None:
-        self.device = weakref.proxy(device)  # the table below is keyed weakly by the device
+        self._device = weakref.ref(device)  # the table below is keyed weakly by the device
         self.lock = threading.RLock()
         self.known: OrderedDict[UOp, Kernel] = OrderedDict()
+
+    @property
+    def device(self) -> Device:
+        found = self._device()
+        assert found is not None  # who asks for its kernels holds it
+        return found
 
     def get(self, sinks: Sequence[UOp]) -> list[Kernel]:
         """One kernel per canonical sink, in order; new ones are compiled together."""
