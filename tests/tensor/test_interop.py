@@ -114,6 +114,10 @@ def test_numpy_takes_tensors(device: str) -> None:
     if sys.version_info >= (3, 12):
         assert memoryview(x).shape == (3, 4)  # type: ignore[arg-type]
         assert bytes(Tensor([1, 2], dtype="uint8")) == b"\1\2"  # type: ignore[call-overload]
+        kept = np.frombuffer(x, np.float32)  # type: ignore[call-overload]
+        Tensor(A + 1).tolist()  # what was freed would be overwritten
+        np.testing.assert_array_equal(kept, A.ravel())
+    assert np.asarray(Tensor([2.5], dtype="bfloat16")).dtype == np.float32
 
 
 def test_numbers_come_out(device: str) -> None:

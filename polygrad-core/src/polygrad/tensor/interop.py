@@ -144,6 +144,15 @@ class Interop(Autograd):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         values = self.numpy()
+    def __release_buffer__(self, view: memoryview) -> None:
+        """Nothing to do, but it must be here: numpy.frombuffer keeps the view, and so the bytes
+        alive, only for a type that has it."""
+
+    def __reduce__(self) -> Any:
+        """Pickle and deepcopy: the values, in a tensor of its own on the same device."""
+        about = (self.uop.dtype.name, self.shape, self._device, self._requires_grad, self._is_param)
+        return _restored, (bytes(read(self)), *about)
+
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
