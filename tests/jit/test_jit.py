@@ -472,3 +472,29 @@ def test_an_expression_over_an_old_version_keeps_it(device: str) -> None:
     w.assign(Tensor([5.0, 5.0]))
     w.realize()
     assert f(x).tolist() == [2.0, 4.0]
+
+
+def test_gradients_of_a_capture_stay_inside(device: str) -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    y = w * 2  # w itself is no operand inside
+
+    @jit
+    def f(x: Tensor) -> Tensor:
+        (x * y).sum().backward()
+        return x * 1
+
+    f(Tensor([1.0, 1.0]))
+    assert w.grad is None
+
+
+def test_a_tensor_replaced_inside_takes_the_value_of_each_call(device: str) -> None:
+    last = Tensor([0.0, 0.0])
+
+    @jit
+    def f(x: Tensor) -> None:
+        last.replace(x * 2)
+
+    f(Tensor([1.0, 2.0]))
+    assert last.tolist() == [2.0, 4.0]
+    f(Tensor([3.0, 4.0]))
+    assert last.tolist() == [6.0, 8.0]

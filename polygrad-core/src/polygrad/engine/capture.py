@@ -93,13 +93,12 @@ class Capture:
     def used(self, operands: Sequence[Any], result: Any) -> None:
         """An operation made the tensor `result` of `operands`."""
         for tensor in operands:
-            if id(tensor) not in self.made:
-                self.see(tensor)
+            self.see(tensor)
         self.made.add(id(result))
 
     def see(self, tensor: Any) -> None:
-        """Remember how a tensor from outside was before the capture."""
-        if id(tensor) not in self.outside:
+        """Remember how a tensor from outside was before the capture changes it."""
+        if id(tensor) not in self.made and id(tensor) not in self.outside:
             self.outside[id(tensor)] = Outside(tensor, tensor.uop, tensor.grad)
 
     def restore(self) -> None:
@@ -114,8 +113,7 @@ class Capture:
 
     def note(self, tensor: Any) -> None:
         """`tensor` is about to be assigned to; it still has its old node."""
-        if id(tensor) not in self.made:
-            self.see(tensor)
+        self.see(tensor)
         if all(ref() is not tensor for ref, _ in self.assigned):
             self.assigned.append((weakref.ref(tensor), tensor.uop))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
-from .base import Base, Flag, _leaves, _no_grad, result
+from .base import Base, Flag, _leaves, _no_grad, capturing, result
 from .store import differentiated, realize
 from .writing import Writing
 
@@ -83,10 +83,13 @@ class Autograd(Writing):
         found = flows(self.uop, [t.uop for t in leaves], seed)
         if not any(g is not None for g in found):
             raise GradientError(f"backward: nothing flows to any leaf.{self._why_not()}")
+        capture = capturing.get()
         for t, g in zip(leaves, found, strict=True):
             if g is not None:
                 new = result(g)
                 new._device = t._device
+                if capture is not None:
+                    capture.see(t)
                 t.grad = new if t.grad is None else t.grad + new
         given = [t.grad for t in leaves if t.grad is not None]
         differentiated([*given] if retain_graph else [self, *given])
@@ -151,8 +154,7 @@ class Autograd(Writing):
         if not (asked or found):
             raise GradientError(
                 "backward: no leaf tensors require grad: none is a float, or all are detached"
-                " or were assigned to since."
-                + self._why_not()
+                " or were assigned to since." + self._why_not()
             )
         return asked or found
 

@@ -4,7 +4,7 @@ Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations m
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
     Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg
-         → Convolution → Loss → Creation → Random → Layers → Indexing → Writing → Autograd
+         → Special → Convolution → Loss → Creation → Random → Layers → Indexing → Writing → Autograd
          → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from ..dtype import DType, dtypes, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, public
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 
@@ -73,6 +73,7 @@ class Base:
         return len(self.uop.shape)
 
     @property
+    @public
     def device(self) -> str:
         """The name of the device that holds or will hold it."""
         if self._device is None:
@@ -81,6 +82,7 @@ class Base:
             return default()
         return self._device
 
+    @public
     def size(self, axis: int | None = None, *, dim: int | None = None) -> Any:
         """The shape, or the size of one axis."""
         axis = either("size", axis, dim)
@@ -111,6 +113,9 @@ class Base:
 
     def _replace(self, uop: UOp) -> None:
         """Point this very object at another node; its place among the leaves follows."""
+        capture = capturing.get()
+        if capture is not None:
+            capture.see(self)
         if _leaves.get(id(self.uop)) is self:
             del _leaves[id(self.uop)]
             _leaves[id(uop)] = self
