@@ -52,6 +52,8 @@ POINTS: list[tuple[str, Callable[[Tensor], Tensor], list[float], list[float]]] =
     ("prod, one zero", lambda x: x.prod(), [2.0, 0, 4], [0, 8, 0]),
     ("prod, two zeros", lambda x: x.prod(), [0.0, 0, 4], [0, 0, 0]),
     ("prod of infinity", lambda x: x.prod(), [2.0, INF], [INF, 2]),
+    ("atan2 at 0", lambda x: x.atan2(2.0), [0.0, -0.0], [0.5, 0.5]),
+    ("hypot at 0", lambda x: x.hypot(0.0), [3.0, -3.0], [1, -1]),
     ("sign", lambda x: x.sign() * 2 + x, [0.0, -3.0], [1, 1]),
     ("round", lambda x: x.round() + x, [0.5], [1]),
     ("logsumexp at -inf", lambda x: x.logsumexp(), [-INF, 0.0], [0, 1]),

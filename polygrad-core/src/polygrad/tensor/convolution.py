@@ -15,9 +15,10 @@ from ..dtype import promote
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import Ops, Shape, UOp, size
 from .base import Base, Flag, Integer, result
-from .linalg import Linalg, product_dtypes
+from .linalg import product_dtypes
 from .movement import pad_with
 from .reduce import narrow, wide
+from .special import Special
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Pair = tuple[int, int]
 
 
-class Convolution(Linalg):
+class Convolution(Special):
     """conv1d to conv3d, their transposes, average and maximum pooling."""
 
     __slots__ = ()

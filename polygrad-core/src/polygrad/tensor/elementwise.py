@@ -52,7 +52,7 @@ def binary(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
     return result(UOp.alu(op, *nodes), *tensors)
 
 
-def _joined_floats(name: str, *given: Operand) -> tuple[list[UOp], list[Base]]:
+def joined_floats(name: str, *given: Operand) -> tuple[list[UOp], list[Base]]:
     operands = [operand(x, name) for x in given]
     dtype = common_dtype(operands)
     return joined(name, *operands, dtype=dtype if dtype.is_float else dtypes.default_float)
@@ -60,7 +60,7 @@ def _joined_floats(name: str, *given: Operand) -> tuple[list[UOp], list[Base]]:
 
 def floating(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
     """`op` of two operands as floats."""
-    nodes, tensors = _joined_floats(name, x, y)
+    nodes, tensors = joined_floats(name, x, y)
     return result(UOp.alu(op, *nodes), *tensors)
 
 
@@ -258,17 +258,17 @@ class Elementwise(Base):
 
     def copysign(self, other: Operand) -> Tensor:
         """|self| with the sign of `other`, -0.0 included."""
-        nodes, tensors = _joined_floats("copysign", self, other)
+        nodes, tensors = joined_floats("copysign", self, other)
         return result(formulas.copysign(*nodes), *tensors)
 
     def logaddexp(self, other: Operand) -> Tensor:
         """log(exp(self) + exp(other)) without overflow."""
-        nodes, tensors = _joined_floats("logaddexp", self, other)
+        nodes, tensors = joined_floats("logaddexp", self, other)
         return result(half_wide(formulas.logaddexp, *nodes), *tensors)
 
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
         """self + (end - self) * weight."""
-        (a, b, w), tensors = _joined_floats("lerp", self, end, weight)
+        (a, b, w), tensors = joined_floats("lerp", self, end, weight)
         return result(a + (b - a) * w, *tensors)
 
     # ---- comparisons
@@ -301,7 +301,7 @@ class Elementwise(Base):
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
     ) -> Tensor:
         """|self - other| <= atol + rtol * |other|; equal infinities are close."""
-        (a, b), tensors = _joined_floats("isclose", self, other)
+        (a, b), tensors = joined_floats("isclose", self, other)
         near = formulas.absolute(a - b) <= formulas.absolute(b) * rtol + atol
         close = a.eq(b) | (near & formulas.isfinite(a) & formulas.isfinite(b))
         if equal_nan:

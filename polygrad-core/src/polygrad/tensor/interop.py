@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..dtype import to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp, size
 from . import host
 from .autograd import Autograd
-from .store import device_name, read, realize
+from .store import device_name, new_leaf, read, realize
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -137,13 +138,12 @@ class Interop(Autograd):
         return bool((self == x).any())
 
     def __buffer__(self, flags: int) -> memoryview:
-        """Python 3.12 and later: memoryview(tensor) is `data()`."""
+        """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16, so
+        that numpy asks `__array__` and does not take the words for integers."""
+        if self.uop.dtype.name == "bfloat16":
+            raise DTypeError("the buffer protocol has no bfloat16; use .data() or .numpy().")
         return self.data()
 
-    # ---- numpy and DLPack
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        values = self.numpy()
     def __release_buffer__(self, view: memoryview) -> None:
         """Nothing to do, but it must be here: numpy.frombuffer keeps the view, and so the bytes
         alive, only for a type that has it."""
@@ -153,6 +153,10 @@ class Interop(Autograd):
         about = (self.uop.dtype.name, self.shape, self._device, self._requires_grad, self._is_param)
         return _restored, (bytes(read(self)), *about)
 
+    # ---- numpy and DLPack
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        values = self.numpy()
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -192,6 +196,19 @@ class Interop(Autograd):
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else repr(self)
+
+
+def _restored(
+    values: bytes,
+    dtype: str,
+    shape: tuple[int, ...],
+    device: str | None,
+    requires_grad: bool | None,
+    is_param: bool | None,
+) -> Tensor:
+    out = new_leaf(to_dtype(dtype), shape, device, memoryview(values), requires_grad)
+    out._is_param = is_param
+    return out
 
 
 def _text(values: Any, depth: int) -> str:

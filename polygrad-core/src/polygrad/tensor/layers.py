@@ -40,6 +40,33 @@ class Layers(Random):
         scale = formulas.recip(formulas.sqrt(mean(u * u, axes) + eps))
         return result(narrow(u * spread(scale, u.shape, axes), self.uop.dtype), self)
 
+    def group_norm(self, num_groups: Integer, eps: Real = 1e-5) -> Tensor:
+        """Each of `num_groups` groups of channels (axis 1) normalised over its channels and all
+        places, without scale and shift."""
+        if self.ndim < 2 or num_groups < 1 or self.shape[1] % num_groups:
+            raise ShapeError(f"group_norm: {self.shape} does not fall into {num_groups} groups.")
+        return self.reshape(self.shape[0], num_groups, -1).layernorm(-1, eps).reshape(self.shape)
+
+    def instance_norm(self, eps: Real = 1e-5) -> Tensor:
+        """Each channel (axis 1) of each sample normalised over its places."""
+        return self.group_norm(self.shape[1] if self.ndim > 1 else 0, eps)
+
+    def interpolate(
+        self, size: Sequence[Integer], mode: str = "linear", align_corners: Flag = False
+    ) -> Tensor:
+        """The last axes resampled to `size`, one after the other: "linear" (bilinear, trilinear),
+        "nearest" or "nearest-exact", as torch's."""
+        if mode not in _RESAMPLE:
+            raise ArgumentError(f"interpolate: no mode {mode!r}. Valid: {', '.join(_RESAMPLE)}.")
+        if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
+            raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
+        u = self.uop if mode != "linear" else wide(self._float())
+        for i, n in enumerate(size):
+            axis = self.ndim - len(size) + i
+            if n != u.shape[axis] or align_corners:
+                u = _RESAMPLE[mode](u, axis, n, align_corners)
+        return result(narrow(u, self.uop.dtype), self)
+
     def batchnorm(
         self,
         weight: Base | None,
@@ -114,6 +141,46 @@ class Layers(Random):
         for function in functions:
             out = function(out)
         return out
+
+
+def _places(n: int, times: int, plus: int) -> UOp:
+    """times * i + plus for i below n, wide enough."""
+    dtype = dtypes.int64 if n * times >= 1 << 31 else dtypes.int32
+    return UOp.iota(n, dtype) * times + plus
+
+
+def _nearest(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
+    return u.gather(_places(n, u.shape[axis], 0) // n, axis)
+
+
+def _nearest_exact(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
+    old = u.shape[axis]
+    return u.gather(_places(n, 2 * old, old) // (2 * n), axis)
+
+
+def _linear(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
+    """Place i reads at (i + 1/2) old / n - 1/2, cut to the axis; all in exact fractions."""
+    old = u.shape[axis]
+    if align_corners:
+        below = max(n - 1, 1)
+        at = _places(n, old - 1, 0)
+    else:
+        below = 2 * n
+        at = _places(n, 2 * old, old - n)
+    at = at.maximum(0).minimum((old - 1) * below)
+    low = at // below
+    weight = (at % below).cast(u.dtype) / float(below)
+    shape = tuple(n if a == axis else 1 for a in range(len(u.shape)))
+    first = u.gather(low, axis)
+    second = u.gather((low + 1).minimum(old - 1), axis)
+    return first + (second - first) * weight.reshape(shape).expand(first.shape)
+
+
+_RESAMPLE: dict[str, Callable[[UOp, int, int, bool], UOp]] = {
+    "linear": _linear,
+    "nearest": _nearest,
+    "nearest-exact": _nearest_exact,
+}
 
 
 def _future(rows: int, columns: int) -> UOp:

@@ -78,5 +78,6 @@ class Tensor(Interop, metaclass=_Class):
 
 
 base._class = Tensor
-for _storey in Tensor.__mro__[:-1]:
-    public(_storey)
+for _storey in Tensor.__mro__:
+    if _storey not in (Base, object):  # Base marks its own two: shape and dtype are read too often
+        public(_storey)

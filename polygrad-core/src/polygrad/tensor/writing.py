@@ -14,7 +14,7 @@ from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import UOp, size
 from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
-from .indexing import Indexing, View, flat_places, joined_arrays, parse, read
+from .indexing import Indexing, View, flat_places, joined_arrays, parse, read, wrapped
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -77,6 +77,19 @@ class Writing(Indexing):
     ) -> Tensor:
         """`scatter` that adds."""
         return self._scatter("scatter_add", either("scatter_add", dim, axis), index, src, "add")
+
+    def index_add(self, dim: Integer, index: Any, source: Base, alpha: Any = 1) -> Tensor:
+        """self with alpha * source[i] added to the slice of an axis that index[i] numbers."""
+        a, chosen = axis_of("index_add", dim, self.ndim), tensor_of(index, "index_add")
+        shape = (*self.shape[:a], chosen.numel(), *self.shape[a + 1 :])
+        if chosen.ndim != 1 or source.shape != shape:
+            raise ShapeError(
+                f"index_add: source {source.shape} and index {chosen.shape} do not fit axis {a} of"
+                f" {self.shape}."
+            )
+        updates = source.uop.cast(self.dtype) * alpha if alpha != 1 else source.uop.cast(self.dtype)
+        places = wrapped(chosen.uop, self.shape[a])
+        return result(self.uop.scatter(places, updates, a, "add"), self, chosen, source)
 
     def scatter_reduce(
         self, dim: Any, index: Any, src: Operand, reduce: str, include_self: Flag = True

@@ -1,0 +1,223 @@
+"""Functions of several variables and numpy's smaller conveniences, made of what stands below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import dtypes
+from ..errors import ArgumentError, ShapeError
+from ..uop.ops import Ops, UOp, size
+from . import formulas
+from .base import Base, Integer, Operand, axis_of, broadcast_shape, either, result, tensor_of
+from .elementwise import half_wide, joined_floats
+from .linalg import Linalg
+from .movement import swap
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Special(Linalg):
+    """atan2, hypot, kron, tensordot, cross, diff, stacks and rotations."""
+
+    __slots__ = ()
+
+    # ---- elementwise
+
+    def atan2(self, other: Operand) -> Tensor:
+        """The angle of the point (other, self), in [-pi, pi]."""
+        nodes, tensors = joined_floats("atan2", self, other)
+        return result(half_wide(_atan2, *nodes), *tensors)
+
+    def hypot(self, other: Operand) -> Tensor:
+        """sqrt(self^2 + other^2) without overflow."""
+        nodes, tensors = joined_floats("hypot", self, other)
+        return result(half_wide(_hypot, *nodes), *tensors)
+
+    def threefry(self, seed: Base) -> Tensor:
+        """32 random bits for each counter, an element number, under a 64-bit key (its low word
+        first): word i & 1 of the threefry2x32-20 block with counter i >> 1."""
+        counter, key = self.uop.cast(dtypes.uint64), seed.uop.cast(dtypes.uint64)
+        shape = broadcast_shape("threefry", [counter.shape, key.shape])
+        key = key.broadcast_to(shape)
+        low, high = key.cast(dtypes.uint32), (key >> 32).cast(dtypes.uint32)
+        return result(UOp.alu(Ops.THREEFRY, counter.broadcast_to(shape), low, high), self, seed)
+
+    def isin(self, elements: Operand) -> Tensor:
+        """Whether an element is among `elements`."""
+        known = tensor_of(elements, "isin").ravel()
+        return (self.unsqueeze(-1) == known).any(-1)
+
+    # ---- products
+
+    def kron(self, other: Operand) -> Tensor:
+        """Every element of self times all of `other`, in blocks."""
+        right = tensor_of(other, "kron")
+        n = max(self.ndim, right.ndim)
+        a = (1,) * (n - self.ndim) + self.shape
+        b = (1,) * (n - right.ndim) + right.shape
+        left = self.reshape([k for m in a for k in (m, 1)])
+        blocks = left * right.reshape([k for m in b for k in (1, m)])
+        return blocks.reshape([m * k for m, k in zip(a, b, strict=True)])
+
+    def tensordot(self, other: Operand, axes: Any = 2) -> Tensor:
+        """The sum of products over the last `axes` axes of self and the first of `other`, or over
+        two lists of axes."""
+        right = tensor_of(other, "tensordot")
+        if isinstance(axes, int):
+            if not 0 <= axes <= min(self.ndim, right.ndim):
+                raise ArgumentError(f"tensordot: {self.shape} and {right.shape} lack {axes} axes.")
+            mine, theirs = list(range(self.ndim - axes, self.ndim)), list(range(axes))
+        else:
+            pair = [[x] if isinstance(x, int) else list(x) for x in axes]
+            mine = [axis_of("tensordot", a, self.ndim) for a in pair[0]]
+            theirs = [axis_of("tensordot", a, right.ndim) for a in pair[1]]
+        if [self.shape[a] for a in mine] != [right.shape[a] for a in theirs]:
+            raise ShapeError(
+                f"tensordot: axes {mine} of {self.shape} and {theirs} of {right.shape} differ."
+            )
+        rest = [a for a in range(self.ndim) if a not in mine]
+        others = [a for a in range(right.ndim) if a not in theirs]
+        shared = size([self.shape[a] for a in mine])
+        a = self.permute(*rest, *mine).reshape(size([self.shape[i] for i in rest]), shared)
+        b = right.permute(*theirs, *others).reshape(shared, size([right.shape[i] for i in others]))
+        shape = (*(self.shape[i] for i in rest), *(right.shape[i] for i in others))
+        out: Tensor = a.matmul(b)
+        return out.reshape(shape)
+
+    def addmm(self, a: Any, b: Operand, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """beta self + alpha (a @ b)."""
+        product: Tensor = a.matmul(b)
+        return self * beta + product * alpha
+
+    def cross(
+        self, other: Operand, axis: Integer | None = None, *, dim: Integer | None = None
+    ) -> Tensor:
+        """The cross product of vectors of three along an axis (the last by default)."""
+        right = tensor_of(other, "cross")
+        axis = either("cross", axis, dim)
+        a = axis_of("cross", -1 if axis is None else axis, self.ndim)
+        if self.shape != right.shape or self.shape[a] != 3:
+            raise ShapeError(f"cross takes vectors of three, not {self.shape} and {right.shape}.")
+        return self.roll(-1, a) * right.roll(1, a) - self.roll(1, a) * right.roll(-1, a)
+
+    def trace(self, offset: Integer = 0) -> Tensor:
+        """The sum of a diagonal of the first two axes."""
+        return self.diagonal(offset).sum(-1)
+
+    # ---- pieces and places
+
+    @staticmethod
+    def vstack(*tensors: Any) -> Tensor:
+        """Tensors with at least two axes one below the other; vectors are rows."""
+        rows = [t.reshape(1, -1) if t.ndim < 2 else t for t in _listed(tensors)]
+        return rows[0].cat(*rows[1:], axis=0)
+
+    @staticmethod
+    def hstack(*tensors: Any) -> Tensor:
+        """Tensors side by side; vectors end to end."""
+        parts = [t.reshape(-1) if t.ndim < 1 else t for t in _listed(tensors)]
+        return parts[0].cat(*parts[1:], axis=0 if parts[0].ndim == 1 else 1)
+
+    def diff(
+        self, n: Integer = 1, axis: Integer | None = None, *, dim: Integer | None = None
+    ) -> Tensor:
+        """Differences of neighbours along an axis (the last by default), `n` times."""
+        axis = either("diff", axis, dim)
+        a = axis_of("diff", -1 if axis is None else axis, self.ndim)
+        out = result(self.uop, self)
+        for _ in range(n):
+            m = max(out.shape[a] - 1, 0)
+            out = out.narrow(a, min(1, out.shape[a]), m) - out.narrow(a, 0, m)
+        return out
+
+    def rot90(self, k: Integer = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+        """Turned by k quarters from the first axis towards the second."""
+        a, b = (axis_of("rot90", x, self.ndim) for x in axes)
+        if a == b:
+            raise ArgumentError(f"rot90: axes {tuple(axes)} are not two axes.")
+        u = self.uop
+        if k % 4 in (1, 3):
+            u = swap(u, a, b).flip((a,)) if k % 4 == 1 else swap(u, a, b).flip((b,))
+        elif k % 4 == 2:
+            u = u.flip((a, b))
+        return result(u, self)
+
+    def contiguous_backward(self) -> Tensor:
+        """The same values; hands on its gradient."""
+        return result(self.uop, self)
+
+    def rearrange(self, formula: str, **sizes: Integer) -> Tensor:
+        """Axes by name, as einops writes it: `"b (h w) c -> b c h w"`, sizes as `h=4`."""
+        left, arrow, right = (p.strip() for p in formula.partition("->"))
+        if not arrow:
+            raise ArgumentError(f"rearrange: {formula!r} has no '->'.")
+        split, flat = _groups(formula, left), _groups(formula, right)
+        names = [n for g in split for n in g]
+        if sorted(names) != sorted(n for g in flat for n in g) or len(set(names)) < len(names):
+            raise ArgumentError(f"rearrange: {formula!r} must name each axis once on both sides.")
+        if len(split) != self.ndim:
+            raise ShapeError(f"rearrange: {left!r} names {len(split)} axes of shape {self.shape}.")
+        known: dict[str, int] = dict(sizes)
+        shape: list[int] = []
+        for group, n in zip(split, self.shape, strict=True):
+            shape += self._split_size("rearrange", n, tuple(known.get(x, -1) for x in group))
+        known = dict(zip(names, shape, strict=True))
+        out = self.reshape(shape).permute([names.index(x) for g in flat for x in g])
+        return out.reshape([math.prod(known[x] for x in g) for g in flat])
+
+
+def _groups(formula: str, side: str) -> list[list[str]]:
+    """`"b (h w)"` as [["b"], ["h", "w"]]; 1 is an axis of size 1 without a name."""
+    out: list[list[str]] = []
+    inside: list[str] | None = None
+    for token in side.replace("(", " ( ").replace(")", " ) ").split():
+        if token == "(" and inside is None:
+            inside = []
+        elif token == ")" and inside is not None:
+            out.append(inside)
+            inside = None
+        elif token == "1":
+            if inside is None:
+                out.append([])
+        elif token.isidentifier():
+            out.append([token]) if inside is None else inside.append(token)
+        else:
+            raise ArgumentError(f"rearrange: {formula!r} cannot be read at {token!r}.")
+    if inside is not None:
+        raise ArgumentError(f"rearrange: {formula!r} has an open bracket.")
+    return out
+
+
+def _listed(tensors: Sequence[Any]) -> list[Tensor]:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if not given:
+        raise ArgumentError("a stack takes at least one tensor.")
+    return [tensor_of(t, "a stack") for t in given]
+
+
+def _atan2(y: UOp, x: UOp) -> UOp:
+    """atan of the smaller over the larger, turned into its octant; signs of zeros count."""
+    left, lower = formulas.signbit(x), formulas.signbit(y)
+    a, b = left.where(-x, x), lower.where(-y, y)
+    steep = a < b
+    small, large = steep.where(a, b), steep.where(b, a)
+    both = small.eq(large) & (large.eq(math.inf) | large.eq(0.0))  # inf / inf and 0 / 0
+    ratio = both.where(large.eq(0.0).where(large._with(0.0), 1.0), small / large)
+    angle = formulas.atan(ratio)
+    angle = steep.where(math.pi / 2 - angle, angle)
+    angle = left.where(math.pi - angle, angle)
+    return lower.where(-angle, angle)
+
+
+def _hypot(x: UOp, y: UOp) -> UOp:
+    """The larger times sqrt(1 + ratio^2)."""
+    a, b = formulas.absolute(x), formulas.absolute(y)
+    large = a.maximum(b)
+    safe = large.eq(0.0) | large.eq(math.inf)
+    ratio = a.minimum(b) / safe.where(large._with(1.0), large)
+    plain = safe.where(large, large * formulas.sqrt(ratio * ratio + 1.0))
+    infinite = a.eq(math.inf) | b.eq(math.inf)
+    return infinite.where(large._with(math.inf), plain)
