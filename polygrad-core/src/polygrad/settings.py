@@ -16,7 +16,7 @@ from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .errors import SettingError, SettingWarning, UnknownName, did_you_mean, user_level
+from .errors import SettingError, SettingWarning, UnknownName, did_you_mean, public, user_level
 
 # ---- readers: text of an environment variable -> value; ValueError says what was expected
 
@@ -165,6 +165,7 @@ class Context:
     (True, 'interp')
     """
 
+    @public
     def __init__(self, **values: Any) -> None:
         self.values: dict[str, Any] = {}
         for name, value in values.items():
