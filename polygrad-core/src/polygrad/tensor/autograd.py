@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
-from .base import Base, Flag, _leaves, _no_grad, capturing, result
+from .base import Base, Flag, _leaves, _no_grad, result
 from .store import differentiated, realize
 from .writing import Writing
 

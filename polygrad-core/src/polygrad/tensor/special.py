@@ -84,13 +84,12 @@ class Special(Linalg):
         a = self.permute(*rest, *mine).reshape(size([self.shape[i] for i in rest]), shared)
         b = right.permute(*theirs, *others).reshape(shared, size([right.shape[i] for i in others]))
         shape = (*(self.shape[i] for i in rest), *(right.shape[i] for i in others))
-        out: Tensor = a.matmul(b)
-        return out.reshape(shape)
+        return a.matmul(b).reshape(shape)
 
     def addmm(self, a: Any, b: Operand, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """beta self + alpha (a @ b)."""
-        product: Tensor = a.matmul(b)
-        return self * beta + product * alpha
+        out: Tensor = self * beta + a.matmul(b) * alpha
+        return out
 
     def cross(
         self, other: Operand, axis: Integer | None = None, *, dim: Integer | None = None
