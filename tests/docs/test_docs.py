@@ -57,3 +57,15 @@ def test_every_error_is_documented_with_its_builtin_class() -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
         assert (path.parent / target).exists(), target
+
+
+COMMAND = "python3 -m venv .venv && .venv/bin/pip install -q nox && .venv/bin/nox -s "
+
+
+def test_the_readme_has_the_two_commands_each_enough_by_itself() -> None:
+    commands = re.findall(r"^```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert commands == [COMMAND + "demo", COMMAND + "tests"]
+
+
+def test_what_must_pass_runs_the_readmes_command() -> None:
+    assert COMMAND + "tests" in (ROOT / ".ci/run").read_text()
