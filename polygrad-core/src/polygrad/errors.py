@@ -1,23 +1,30 @@
 """Every exception polygrad raises on purpose.
 
-    PolygradError ├── ShapeError (ValueError)            shapes that do not fit an operation ├──
-    DTypeError (TypeError)             unknown or unfitting dtype ├── ArgumentError (ValueError)
-    an argument's value or kind is wrong ├── UnknownName (LookupError)          a name looked up in
-    a table that lacks it ├── IndexError_ (IndexError)           an index outside its axis ├──
-    GradientError (RuntimeError)       backward cannot be done ├── CaptureError (RuntimeError)
-    host reads and other misuse while capturing ├── StateError (RuntimeError)          an object is
-    not ready (uninitialised, disposed, read-only) ├── SettingError (ValueError)          a POLY_*
-    value that cannot be read ├── DeviceError (RuntimeError) │   ├── DeviceNotInstalled,
-    DeviceUnknown, DeviceUnavailable │   ├── DeviceContractError, DeviceForked, DeviceMemoryError
-    (MemoryError) ├── PluginError (ImportError) │   ├── PluginLoadError, PluginIncompatible,
-    PluginConflict, PluginInvalid, PluginReserved ├── FormatError (ValueError)           a file
-    that cannot be read │   ├── FormatUnknown, FormatAmbiguous │   └── BundleError
-    a .pgb file that is not one, or was damaged ├── UnsupportedOp (NotImplementedError) a renderer
-    cannot print an operation ├── CompileError (RuntimeError)        a toolchain refused generated
-    source └── SpecError (AssertionError)         a graph that is not legal on its floor
+    PolygradError
+    ├── ShapeError (ValueError)             shapes that do not fit an operation
+    ├── DTypeError (TypeError)              unknown or unfitting dtype
+    ├── ArgumentError (ValueError, TypeError)  an argument's value or kind is wrong, or its name
+    ├── UnknownName (LookupError)           a name looked up in a table that lacks it
+    ├── IndexError_ (IndexError)            an index outside its axis
+    ├── GradientError (RuntimeError)        backward cannot be done
+    ├── CaptureError (RuntimeError)         host reads and other misuse while capturing
+    ├── StateError (RuntimeError)           an object is uninitialised, disposed, read-only
+    ├── SettingError (ValueError)           a POLY_* value that cannot be read
+    ├── DeviceError (RuntimeError)
+    │   ├── DeviceNotInstalled, DeviceUnknown, DeviceUnavailable
+    │   └── DeviceContractError, DeviceForked, DeviceMemoryError (MemoryError)
+    ├── PluginError (ImportError)
+    │   └── PluginLoadError, PluginIncompatible, PluginConflict, PluginInvalid, PluginReserved
+    ├── FormatError (ValueError)            a file that cannot be read
+    │   ├── FormatUnknown, FormatAmbiguous
+    │   └── BundleError                     a .pgb file that is not one, or was damaged
+    ├── UnsupportedOp (NotImplementedError) a renderer cannot print an operation
+    ├── CompileError (RuntimeError)         a toolchain refused generated source
+    └── SpecError (AssertionError)          a graph that is not legal on its floor
 
-Texts: what happened, to which name, where, and what to do next; at most four lines. Functions that
-users call are marked `@public`, so that a traceback ends at the user's own line.
+Texts: what happened, to which name, where, and what to do next; at most four lines, and values of
+the user's shortened by `shown`. Functions that users call are marked `@public`, so that a traceback
+ends at the user's own line.
 """
 
 from __future__ import annotations
@@ -39,7 +46,8 @@ class ShapeError(PolygradError, ValueError): ...
 class DTypeError(PolygradError, TypeError): ...
 
 
-class ArgumentError(PolygradError, ValueError): ...
+class ArgumentError(PolygradError, ValueError, TypeError):
+    of_kind = False  # told from a signature: an outer public function may know better
 
 
 class UnknownName(PolygradError, LookupError): ...
@@ -137,6 +145,31 @@ def did_you_mean(name: str, known: Iterable[str], *, fold: Callable[[str], str] 
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def no_such(what: str, name: object, known: Iterable[str]) -> str:
+    """`no optimizer named 'adma'. Did you mean 'adam'? Valid: sgd, adam, adamw.`"""
+    names = list(known)
+    hint = did_you_mean(name, names) if isinstance(name, str) else ""
+    return f"no {what} named {shown(name)}.{hint} Valid: {', '.join(names) or 'none'}."
+
+
+_LONG = 60  # characters of a user's value that a message repeats
+
+
+def shown(value: object) -> str:
+    """A value of the user's in a message: one line, of a length that can be read."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape != ():
+        return f"{_article(type(value).__name__)} of shape {shape}"
+    if isinstance(value, int) and abs(value) >= 10**_LONG:
+        return "an integer beyond 10**60"  # Python refuses to print very long ones
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
+
+
 # ---- whose frame is it
 
 
@@ -157,16 +190,26 @@ def user_level() -> int:
 
 
 def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """`traceback` without our frames: what is left are functions of the user's that we called."""
-    kept = None
-    entries = []
+    """`traceback` without our frames: what is left are functions of the user's that we called.
+
+    Of the standard library, what we called goes too, what a user's function called stays.
+    """
+    entries: list[TracebackType] = []
+    ours = False
     while traceback is not None:
-        entries.append(traceback)
+        module = traceback.tb_frame.f_globals.get("__name__")
+        ours = is_ours(module) or (ours and _is_standard(module))
+        if not ours:
+            entries.append(traceback)
         traceback = traceback.tb_next
+    kept = None
     for entry in reversed(entries):
-        if not is_ours(entry.tb_frame.f_globals.get("__name__")):
-            kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return kept
+
+
+def _is_standard(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in sys.stdlib_module_names
 
 
 Public = TypeVar("Public", bound=Callable[..., Any])
@@ -184,11 +227,15 @@ def public(entry: Public) -> Public:
     @functools.wraps(entry)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return entry(*args, **kwargs)
+            try:
+                return entry(*args, **kwargs)
+            except _PYTHONS as error:
+                if isinstance(error, PolygradError) and not getattr(error, "of_kind", False):
+                    raise
+                _blame_arguments(entry, args, kwargs, error)
+                raise
         except PolygradError as error:
-            from .settings import get
-
-            if get("POLY_TRACEBACK") == "full":
+            if _full():
                 raise
             error.__traceback__ = _users_frames(error.__traceback__)
             if sys.version_info >= (3, 11):
@@ -196,6 +243,30 @@ def public(entry: Public) -> Public:
             raise error.with_traceback(error.__traceback__)  # noqa: B904 - it is the same error
 
     return call  # type: ignore[return-value]
+
+
+# What Python raises where an argument is not what the code takes it for.
+_PYTHONS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+
+
+def _blame_arguments(entry: Callable[..., Any], args: Any, kwargs: Any, error: Exception) -> None:
+    """Raise an ArgumentError instead, if an argument does not fit the signature of `entry`.
+
+    Where the argument came through several public functions, the outermost has the word.
+    """
+    from .arguments import blame
+
+    text = blame(entry, args, kwargs, error)
+    if text:
+        blamed = ArgumentError(text)
+        blamed.of_kind = True
+        raise blamed from (error if _full() else None)
+
+
+def _full() -> bool:
+    from .settings import get
+
+    return bool(get("POLY_TRACEBACK") == "full")
 
 
 # Methods that Python calls by itself, often, and that raise nothing of ours.
