@@ -111,6 +111,17 @@ def test_requires_grad_follows_from_operands() -> None:
     assert y.is_leaf and y.requires_grad is True
 
 
+def test_a_tensor_made_of_another_is_a_leaf_of_its_own(device: str) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = Tensor(x, requires_grad=True)
+    alias = x.reshape(2).requires_grad_()
+    x.detach().realize()  # stands on the same storage, yet x stays the leaf
+    (x * 2 + y * 3 + alias * 4).sum().backward()
+    assert (grad(x), grad(y), grad(alias)) == ([2.0, 2.0], [3.0, 3.0], [4.0, 4.0])
+    y.assign(y + 1).realize()
+    assert (x.tolist(), y.tolist()) == ([1.0, 2.0], [2.0, 3.0])
+
+
 def test_gradient_gives_lists_and_leaves_grad_alone(device: str) -> None:
     x, y = Tensor([2.0]), Tensor([3.0])
     gx, gy = (x * x * y).sum().gradient(x, y)

@@ -37,16 +37,20 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
     return [_filled(t, 0) if g is None else g for t, g in zip(targets, found, strict=True)]
 
 
-def flows(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp | None]:
-    """As `gradient`, but None for a target that nothing flows to."""
-    order = between(root, targets)
-    active = set(order)
+def flows(
+    root: UOp, targets: Sequence[UOp], seed: UOp | None = None, *, through: bool = True
+) -> list[UOp | None]:
+    """As `gradient`, but None for a target that nothing flows to. Without `through`, gradients end at
+    targets: what lies below one gets nothing through it."""
+    ends = frozenset() if through else frozenset(targets)
+    order = between(root, targets, ends)
     if not order:
         return [None] * len(targets)
+    active = set(order)
     flowing = {root: _filled(root, 1) if seed is None else seed}
     for node in reversed(order):
         g = flowing.get(node)
-        if g is None:
+        if g is None or node in ends:
             continue
         for source, rule in zip(node.src, RULES.get(node.op, ()), strict=False):
             if rule is None or source not in active or not _flows(source):
@@ -58,12 +62,12 @@ def flows(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UO
     return [flowing.get(t) for t in targets]
 
 
-def between(root: UOp, targets: Sequence[UOp]) -> list[UOp]:
+def between(root: UOp, targets: Sequence[UOp], ends: frozenset[UOp] = frozenset()) -> list[UOp]:
     """The nodes through which a gradient flows from `root` to some target, sources first."""
     active = set(targets)
     order = []
     for node in toposort((root,)):
-        rules = RULES.get(node.op, ())
+        rules = RULES.get(node.op, ()) if node not in ends else ()
         reaches = any(
             rule is not None and s in active for s, rule in zip(node.src, rules, strict=False)
         )

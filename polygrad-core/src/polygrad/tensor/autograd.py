@@ -14,7 +14,7 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .base import Base, Flag, _leaves, _no_grad, result
-from .store import differentiated, realize
+from .store import differentiated, own, realize
 from .writing import Writing
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ class Autograd(Writing):
             raise DTypeError(f"only float tensors take gradients, not {self.uop.dtype.name}.")
         self._requires_grad = requires_grad
         if requires_grad:
-            _leaves[id(self.uop)] = self  # type: ignore[assignment]
+            owner = _leaves.setdefault(id(self.uop), self)  # type: ignore[arg-type]
+            if owner is not self:  # two names of one node: this one becomes a leaf beside it
+                self.uop = own(self.uop, self.device)
+                _leaves[id(self.uop)] = self  # type: ignore[assignment]
         return self  # type: ignore[return-value]
 
     @property
@@ -81,7 +84,7 @@ class Autograd(Writing):
         leaves = self._receivers()
         from ..gradient import flows
 
-        found = flows(self.uop, [t.uop for t in leaves], seed)
+        found = flows(self.uop, [t.uop for t in leaves], seed, through=False)
         if not any(g is not None for g in found):
             raise GradientError(f"backward: nothing flows to any leaf.{self._why_not()}")
         capture = capturing.get()

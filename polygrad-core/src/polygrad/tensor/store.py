@@ -48,6 +48,13 @@ def bind(uop: UOp, data: memoryview | None) -> None:
     runtime.bind(uop, buffer)
 
 
+def own(value: UOp, device: str) -> UOp:
+    """A new leaf, with storage of its own, that starts as `value`."""
+    buffer = UOp.buffer(value.dtype, value.shape, device)
+    bind(buffer, None)
+    return buffer.after(buffer.store(value.detach()))
+
+
 # What `backward` went through and what it gave, not computed yet. It reads the parameters as they
 # are before an optimizer's step, so it is computed together with the step, from one forward pass;
 # later it would need a copy of every parameter and the forward pass again.
@@ -98,7 +105,7 @@ def _settle(t: Base, node: UOp, released: bool) -> None:
     if released and not is_leaf(t):
         t._requires_grad = None  # its graph is gone, so nothing can ask it for gradients again
     elif node.dtype.is_float:
-        _leaves[id(node)] = t  # type: ignore[assignment]
+        _leaves.setdefault(id(node), t)  # type: ignore[arg-type]  # an alias leaves it to its owner
 
 
 def is_leaf(t: Base) -> bool:

@@ -12,7 +12,7 @@ from ..uop.ops import UOp
 from . import base, host
 from .base import Base, Flag, _leaves
 from .interop import Interop
-from .store import bind, device_name
+from .store import bind, device_name, own
 
 
 class _Class(type):
@@ -58,7 +58,10 @@ class Tensor(Interop, metaclass=_Class):
         if isinstance(data, Base):
             source = data if device is None else data.to(device)  # type: ignore[attr-defined]
             self.uop, self._device = source.uop.cast(wanted or source.dtype), source._device
-            self._requires_grad = data._requires_grad if requires_grad is None else requires_grad
+            if requires_grad is None:
+                self._requires_grad = data._requires_grad
+            elif requires_grad:  # a leaf of its own, with storage of its own
+                self.uop = own(self.uop, self.device)
         else:
             found, shape, values = host.from_host(data, wanted)
             self._device = device_name(device)
