@@ -40,8 +40,8 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
 def flows(
     root: UOp, targets: Sequence[UOp], seed: UOp | None = None, *, through: bool = True
 ) -> list[UOp | None]:
-    """As `gradient`, but None for a target that nothing flows to. Without `through`, gradients end at
-    targets: what lies below one gets nothing through it."""
+    """As `gradient`, but None for a target that nothing flows to. Without `through`, gradients end
+    at targets: what lies below one gets nothing through it."""
     ends = frozenset() if through else frozenset(targets)
     order = between(root, targets, ends)
     if not order:
