@@ -65,7 +65,12 @@ def _whole_constant(b: Builder) -> Proposal | None:
     x = b.pick(_integer)
     if x is None:
         return None
-    return b.one(list(grammar.WHOLE_CONSTANT)), (x,), {"c": b.number(1, 7)}
+    c = b.number(1, 7)
+    value = b.values[x].value
+    if b.chance(0.4) and value.size:  # where intervals decide: near the largest value
+        c = min(max(int(value.max()) + b.number(-1, 1), 1), 7 if value.itemsize == 1 else 999)
+    name = b.one(list(grammar.WHOLE_CONSTANT))
+    return name, (x,), {"c": min(c, 7) if name.startswith("sh") else c}
 
 
 def _axes(b: Builder, rank: int) -> tuple[int, ...]:
@@ -218,6 +223,31 @@ def _cast(b: Builder) -> Proposal | None:
     return None if x is None else ("cast", (x,), {"dtype": dtype})
 
 
+def _there_and_back(b: Builder) -> Iterator[Proposal | None]:
+    """Integers through a narrower type: what does not fit must be lost."""
+    x = b.pick(_integer)
+    if x is not None:
+        yield "cast", (x,), {"dtype": str(b.one(("int8", "uint8", "int16", "bool")))}
+        yield "cast", (len(b.nodes) - 1,), {"dtype": str(b.one(INTEGERS))}
+
+
+def _counted(b: Builder) -> Iterator[Proposal | None]:
+    """Arithmetic with positions: masks, triangles, offsets, where the algebra of indices works."""
+    x = b.pick(lambda k: len(k.shape) > 0 and k.shape[-1] > 0)
+    if x is None:
+        return
+    dtype = str(b.one(("int32", "int64", "int8", "float32")))
+    yield "arange", (), {"n": min(b.values[x].shape[-1], 127), "dtype": dtype}
+    at = len(b.nodes) - 1
+    if b.chance(0.6):
+        name = b.one(("mod_c", "floordiv_c", "mul_c", "sub_c", "c_sub", "add_c"))
+        yield name, (at,), {"c": b.number(1, 9)}
+    if b.chance(0.4):
+        yield "reshape", (len(b.nodes) - 1,), {"shape": [-1, 1]}
+    other = x if b.chance(0.5) else at
+    yield b.one(list(grammar.BINARY)), (len(b.nodes) - 1, other), {}
+
+
 def _where(b: Builder) -> Proposal | None:
     c = b.pick(lambda k: k.dtype == "bool")
     x = None if c is None else b.partner(c)
@@ -353,12 +383,13 @@ def _normalise(b: Builder) -> Iterator[Proposal | None]:
 
 
 _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
-    (5, _unary), (0.5, _invert), (5, _pair(list(grammar.BINARY), lambda k: True)),
+    (5, _unary), (1.2, _invert), (5, _pair(list(grammar.BINARY), lambda k: True)),
     (1, _pair(list(grammar.WHOLE_BINARY), _integer)), (1, _pair(list(grammar.BITS_BINARY), _bits)),
-    (3, _constant), (1, _whole_constant), (5, _reduce), (4, _along), (2, _reshape), (2, _permute),
+    (3, _constant), (1.3, _whole_constant), (5, _reduce), (4, _along), (2, _reshape), (2, _permute),
     (1, _flip), (2.5, _slice), (1, _expand), (1.5, _pad), (1.5, _join), (1.5, _cast), (1.5, _where),
     (0.5, _clip), (2.5, _matmul), (1, _take), (0.7, _gather), (0.7, _pool), (0.5, _conv),
     (0.5, _leaf), (1, _assign), (3, _normalise),
+    (0.7, _there_and_back), (1.5, _counted),
 )  # fmt: skip
 PROPOSERS = [p for _, p in _WEIGHTED]
 CHANCES = np.array([w for w, _ in _WEIGHTED]) / sum(w for w, _ in _WEIGHTED)

@@ -71,14 +71,17 @@ def _rows(
     along: list[UOp],
     lanes: int,
 ) -> Kernel:
-    if vector is not None and vector not in rows:
+    # Two vector ranges must not meet: the stores take one that no reduction knows.
+    if vector is not None and any(vector in ranges_of(n) for n in kernel.reductions):
+        vector = None
+    if vector is not None:
         kernel = _keep_dear(kernel, target, vector)
     for loop in along:
         kernel, outer, _ = into_lanes(kernel, loop, lanes)
         if outer is not None and length(outer) >= 2 * ACCUMULATORS:
             kernel, outer, inner, _ = tile(kernel, outer, ACCUMULATORS)
             kernel = accumulate(kernel, inner)
-    if vector is not None and vector not in rows:
+    if vector is not None:
         kernel, _, _ = into_lanes(kernel, vector, lanes)
     kernel = _print_short(kernel)
     for loop in rows:
