@@ -190,7 +190,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Tensor.full((2,), 300, dtype="int8"),
         ArgumentError,
-        "300 does not fit int8 (-128 to 127).",
+        "full: 300 does not fit int8 (-128 to 127).",
     ),
 ]
 

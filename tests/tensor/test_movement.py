@@ -197,7 +197,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(2, 3).reshape(2.0, 3),
         ArgumentError,
-        "reshape: a shape is made of integers, not 2.0.",
+        "reshape: a size is an integer, not 2.0.",
     ),
     (lambda: Z(2, -3), ShapeError, "zeros: shape (2, -3) has a negative size."),
     (

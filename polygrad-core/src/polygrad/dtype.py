@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from .errors import DTypeError, did_you_mean
+from .errors import DTypeError, did_you_mean, shown
 
 
 class DType:
@@ -143,7 +143,9 @@ def to_dtype(spec: Any) -> DType:
     Raises `DTypeError` that lists the valid names.
     """
     if isinstance(spec, DType):
-        return spec
+        if spec.name in TENSOR_DTYPES:
+            return spec
+        raise DTypeError(f"{spec.name} is no dtype of tensors. Valid: {', '.join(TENSOR_DTYPES)}.")
     if spec is bool:
         return dtypes.bool
     if spec is int:
@@ -155,9 +157,9 @@ def to_dtype(spec: Any) -> DType:
         name = ALIASES.get(name, name)
         if name in TENSOR_DTYPES:
             return TENSOR_DTYPES[name]
-    shown = spec if isinstance(spec, str) else repr(spec)
-    hint = did_you_mean(str(shown), [*TENSOR_DTYPES, *ALIASES])
-    raise DTypeError(f"no dtype named {shown!r}.{hint} Valid: {', '.join(TENSOR_DTYPES)}.")
+    given = name if isinstance(name, str) else spec
+    hint = did_you_mean(str(given), [*TENSOR_DTYPES, *ALIASES])
+    raise DTypeError(f"no dtype named {shown(given)}.{hint} Valid: {', '.join(TENSOR_DTYPES)}.")
 
 
 def promote(a: DType, b: DType) -> DType:
@@ -194,6 +196,15 @@ def promote_scalar(a: DType, value: bool | int | float) -> DType:
     if isinstance(value, int):
         return dtypes.default_int if a.kind == "bool" else a
     return a if a.is_float else dtypes.default_float
+
+
+def misfit(dtype: DType, value: bool | int | float) -> str:
+    """Why a number is no value of `dtype`: `300 does not fit uint8 (0 to 255)`; empty if it is."""
+    if dtype.is_int and not dtype.min <= value <= dtype.max:
+        return f"{shown(value)} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)})"
+    if dtype.is_float and isinstance(value, int) and value.bit_length() > 1023:
+        return f"{shown(value)} does not fit {dtype.name}"
+    return ""
 
 
 def sum_dtype(d: DType) -> DType:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dtype import DType, canonical, dtypes
+from ..dtype import DType, canonical, dtypes, misfit
 from ..errors import ArgumentError, CaptureError
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp, toposort
@@ -206,8 +206,8 @@ def evaluator(expression: Any) -> Callable[[Sequence[Any]], Any]:
 
 def as_scalar(value: int | float, dtype: DType) -> int | float:
     """`value` as a variable of `dtype` carries it. Raises ArgumentError where it does not fit."""
-    if dtype.is_int and not dtype.min <= value <= dtype.max:
-        raise ArgumentError(f"{value} does not fit {dtype.name} ({dtype.min} to {dtype.max}).")
+    if why := misfit(dtype, value):
+        raise ArgumentError(f"{why}.")
     return canonical(dtype, value)
 
 

@@ -18,10 +18,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from ..dtype import DType, dtypes, promote, promote_scalar, to_dtype
+from ..dtype import DType, dtypes, misfit, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
-from ..errors import ArgumentError, DTypeError, ShapeError, public
+from ..errors import ArgumentError, DTypeError, ShapeError, public, shown
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 
@@ -237,21 +237,18 @@ def tensor_of(x: Operand, name: str) -> Tensor:
     x = operand(x, name)
     if isinstance(x, Base):
         return x  # type: ignore[return-value]
-    return result(scalar(x, _kind(x), ()))
+    return result(scalar(name, x, _kind(x), ()))
 
 
-def scalar(value: Scalar, dtype: DType, shape: Shape) -> UOp:
-    """A Python number as a node of `dtype` and `shape`; an integer must fit."""
+def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    """A Python number as a node of `dtype` and `shape`; it must fit."""
     if isinstance(value, Symbol):
         node = value.node(dtype)
         return node.broadcast_to(shape) if shape else node
-    if dtype.is_int and not dtype.min <= value <= dtype.max:
-        raise ArgumentError(
-            f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)});"
-            " cast the tensor to int64 or a float first."
-            if dtype.itemsize < 8
-            else f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)})."
-        )
+    if why := misfit(dtype, value):
+        wider = "int64" if not misfit(dtypes.int64, value) else "a float"
+        hint = f"; cast the tensor to {wider} first" if dtype.is_int else ""
+        raise ArgumentError(f"{name}: {why}{hint}.")
     return UOp.everywhere(dtype, value, shape)
 
 
@@ -288,9 +285,9 @@ def broadcast_shape(name: str, shapes: Sequence[Shape]) -> Shape:
             if n == out[axis] or n == 1:
                 continue
             if out[axis] != 1:
-                shown = " and ".join(map(str, shapes))
+                every = " and ".join(map(str, shapes))
                 raise ShapeError(
-                    f"{name}: shapes {shown} do not broadcast: axis {axis - ndim} is {out[axis]}"
+                    f"{name}: shapes {every} do not broadcast: axis {axis - ndim} is {out[axis]}"
                     f" and {n}."
                 )
             out[axis] = n
@@ -309,7 +306,7 @@ def joined(name: str, *given: Operand, dtype: DType | None = None) -> tuple[list
             u = x.uop.cast(dtype)
             nodes.append(u if u.shape == shape else u.broadcast_to(shape))
         else:
-            nodes.append(scalar(x, dtype, shape))
+            nodes.append(scalar(name, x, dtype, shape))
     return nodes, tensors
 
 
@@ -325,15 +322,33 @@ def either(name: str, axis: Any, dim: Any, spelling: str = "axis and dim") -> An
     return dim
 
 
+def integer(name: str, what: str, x: Any, least: int | None = None) -> int:
+    """An integer argument as an int; `what` names it in the error, `least` is its smallest."""
+    scalar = hasattr(x, "__index__") and getattr(x, "shape", ()) == ()
+    if not scalar or isinstance(x, bool):
+        raise ArgumentError(f"{name}: {what} is an integer, not {shown(x)}.")
+    value = int(x.__index__())
+    if least is not None and value < least:
+        raise ArgumentError(f"{name}: {what} is an integer of at least {least}, not {value}.")
+    return value
+
+
+def number(name: str, what: str, x: Any) -> Scalar:
+    """A number argument, of numpy's too; `what` names it in the error."""
+    if isinstance(x, (bool, int, float, Symbol)):
+        return x  # type: ignore[return-value]  # as in `operand`
+    if getattr(x, "shape", None) == () and hasattr(x, "item"):
+        value: Scalar = x.item()
+        return value
+    raise ArgumentError(f"{name}: {what} is a number, not {shown(x)}.")
+
+
 def axis_of(name: str, axis: Any, ndim: int) -> int:
     """One axis as a number from 0; a 0-d tensor takes 0 and -1."""
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise ArgumentError(f"{name}: an axis is an integer, not {axis!r}.")
-    axis = axis.__index__()
-    span = max(ndim, 1)
-    if not -span <= axis < span:
-        raise ArgumentError(f"{name}: axis {axis} is outside a tensor of {ndim} axes.")
-    return int(axis % span)
+    at, span = integer(name, "an axis", axis), max(ndim, 1)
+    if not -span <= at < span:
+        raise ArgumentError(f"{name}: axis {at} is outside a tensor of {ndim} axes.")
+    return at % span
 
 
 def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
@@ -353,12 +368,7 @@ def shape_of_args(name: str, args: Sequence[Any]) -> tuple[int, ...]:
     """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of ints."""
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
         args = args[0]
-    out = []
-    for n in args:
-        if isinstance(n, bool) or not hasattr(n, "__index__"):
-            raise ArgumentError(f"{name}: a shape is made of integers, not {n!r}.")
-        out.append(int(n.__index__()))
-    return tuple(out)
+    return tuple([integer(name, "a size", n) for n in args])
 
 
 def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
@@ -366,4 +376,10 @@ def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
     shape = shape_of_args(name, args)
     if any(n < 0 for n in shape):
         raise ShapeError(f"{name}: shape {shape} has a negative size.")
+    if size(shape) >= _MOST:
+        count = shown(size(shape))
+        raise ShapeError(f"{name}: a tensor has fewer than 2**60 elements, not {count}.")
     return shape
+
+
+_MOST = 1 << 60  # so that 64 bits number the bytes of its elements

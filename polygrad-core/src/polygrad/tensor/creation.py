@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType, dtypes, to_dtype
-from ..errors import ArgumentError
+from ..dtype import DType, dtypes, misfit, to_dtype
+from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
-from .base import Flag, Integer, Real, Scalar, leaf, sizes
+from .base import Flag, Integer, Real, Scalar, integer, leaf, number, sizes
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -37,12 +37,10 @@ def _dtype_of(value: Scalar, dtype: Any) -> DType:
     return to_dtype(type(value))
 
 
-def constant(shape: tuple[int, ...], value: Scalar, dtype: DType) -> UOp:
+def constant(name: str, shape: tuple[int, ...], value: Scalar, dtype: DType) -> UOp:
     """A leaf of its own that is `value` everywhere."""
-    if dtype.is_int and not dtype.min <= value <= dtype.max:
-        raise ArgumentError(
-            f"{value} does not fit {dtype.name} ({int(dtype.min)} to {int(dtype.max)})."
-        )
+    if why := misfit(dtype, value):
+        raise ArgumentError(f"{name}: {why}.")
     const = UOp.const(dtype, value, unique=True)
     return const.broadcast_to(shape) if shape else const
 
@@ -72,9 +70,9 @@ class Creation(Loss):
     ) -> Tensor:
         """`fill_value` everywhere; without a dtype the number's own kind."""
         wanted = sizes("full", shape if isinstance(shape, (tuple, list)) else (shape,))
-        return made(
-            constant(wanted, fill_value, _dtype_of(fill_value, dtype)), device, requires_grad
-        )
+        value = number("full", "fill_value", fill_value)
+        d = _dtype_of(value, dtype)
+        return made(constant("full", wanted, value, d), device, requires_grad)
 
     @staticmethod
     def zeros(
@@ -82,7 +80,7 @@ class Creation(Loss):
     ) -> Tensor:
         """0 everywhere, float32 without a dtype."""
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
-        return made(constant(sizes("zeros", shape), 0, d), device, requires_grad)
+        return made(constant("zeros", sizes("zeros", shape), 0, d), device, requires_grad)
 
     @staticmethod
     def ones(
@@ -90,7 +88,7 @@ class Creation(Loss):
     ) -> Tensor:
         """1 everywhere, float32 without a dtype."""
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
-        return made(constant(sizes("ones", shape), 1, d), device, requires_grad)
+        return made(constant("ones", sizes("ones", shape), 1, d), device, requires_grad)
 
     def full_like(
         self,
@@ -101,7 +99,9 @@ class Creation(Loss):
     ) -> Tensor:
         """`fill_value` in the shape, dtype and place of self."""
         d = self.uop.dtype if dtype is None else to_dtype(dtype)
-        return made(constant(self.shape, fill_value, d), device or self._device, requires_grad)
+        value = number("full_like", "fill_value", fill_value)
+        node = constant("full_like", self.shape, value, d)
+        return made(node, device or self._device, requires_grad)
 
     def zeros_like(
         self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
@@ -137,18 +137,21 @@ class Creation(Loss):
         integers."""
         if stop is None:
             start, stop = 0, start
+        given = (("start", start), ("stop", stop), ("step", step))
+        numbers = start, stop, step = tuple(number("arange", what, x) for what, x in given)
         if not step:
             raise ArgumentError("arange: the step is 0.")
-        numbers = (start, stop, step)
+        if not all(map(math.isfinite, numbers)):
+            raise ArgumentError(f"arange: {start}, {stop} and {step} must be finite.")
         whole = all(isinstance(x, int) for x in numbers)
         n = max(0, math.ceil((stop - start) / step) if not whole else -int((start - stop) // step))
+        sizes("arange", (n,))
         last = start + (n - 1) * step if n else start
         natural = _dtype_of(max(start, last, key=abs), None) if whole else dtypes.default_float
-        return made(
-            progression(start, step, n, natural if dtype is None else to_dtype(dtype)),
-            device,
-            requires_grad,
-        )
+        d = natural if dtype is None else to_dtype(dtype)
+        if why := misfit(d, start) or misfit(d, last):
+            raise ArgumentError(f"arange: {why}.")
+        return made(progression(start, step, n, d), device, requires_grad)
 
     @staticmethod
     def linspace(
@@ -160,8 +163,8 @@ class Creation(Loss):
         requires_grad: Flag | None = None,
     ) -> Tensor:
         """`steps` numbers from start to stop, both included, at equal distances."""
-        if steps < 0:
-            raise ArgumentError(f"linspace: {steps} steps are not possible.")
+        start, stop = number("linspace", "start", start), number("linspace", "stop", stop)
+        steps = integer("linspace", "steps", steps, 0)
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
         wide = d if d.is_float and d.itemsize > 2 else dtypes.float32
         step = (stop - start) / (steps - 1) if steps > 1 else 0.0
@@ -193,7 +196,7 @@ class Creation(Loss):
         from .base import tensor_of
 
         if indexing not in ("ij", "xy"):
-            raise ArgumentError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}.")
+            raise ArgumentError(f"meshgrid: {no_such('indexing', indexing, ('ij', 'xy'))}")
         vectors = [
             tensor_of(t, "meshgrid").ravel()
             for t in (
@@ -216,6 +219,9 @@ class Creation(Loss):
         """A new last axis that is 1 at the number each element holds, else 0; int32."""
         from .base import result
 
+        if self.uop.dtype.is_float:
+            raise DTypeError(f"one_hot takes the numbers of classes, not {self.uop.dtype.name}.")
+        num_classes = integer("one_hot", "num_classes", num_classes, 0)
         shape = (*self.shape, num_classes)
         mine = self.uop.reshape((*self.shape, 1)).expand(shape)
         classes = UOp.iota(num_classes).cast(mine.dtype).broadcast_to(shape)

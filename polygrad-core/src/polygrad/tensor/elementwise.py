@@ -382,16 +382,17 @@ class Elementwise(Base):
         max: Operand = None,
     ) -> Tensor:
         """max(low, min(high, self)); NaN stays NaN. At a bound the slope is 1."""
-        low, high = either("clamp", min_, min, "min"), either("clamp", max_, max, "max")
+        name = "clamp"
+        low, high = either(name, min_, min, "min"), either(name, max_, max, "max")
         if low is None and high is None:
             raise ArgumentError("clamp: give min, max or both.")
         numbers = [x for x in (low, high) if x is not None]
-        if not any(isinstance(operand(x, "clamp"), Base) for x in numbers):
+        if not any(isinstance(operand(x, name), Base) for x in numbers):
             dtype = common_dtype((self, *numbers))
-            bounds = [None if x is None else scalar(x, dtype, self.shape) for x in (low, high)]
+            bounds = [x if x is None else scalar(name, x, dtype, self.shape) for x in (low, high)]
             return result(formulas.clip(self.uop.cast(dtype), *bounds), self)
-        out = self if low is None else self.maximum(low)
-        return out if high is None else out.minimum(high)  # type: ignore[return-value]
+        out: Any = self if low is None else binary(name, Ops.MAXIMUM, self, low)
+        return out if high is None else binary(name, Ops.MINIMUM, out, high)
 
     clip = clamp
 

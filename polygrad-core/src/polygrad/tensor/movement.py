@@ -58,7 +58,7 @@ def pad_with(u: UOp, pads: Sequence[tuple[int, int, int]], value: Any) -> UOp:
     if out is u or (value == 0 and str(value) != "-0.0"):
         return out
     inside = UOp.const(dtypes.bool, True).broadcast_to(u.shape).pad(pads)
-    return inside.where(out, scalar(value, u.dtype, out.shape))
+    return inside.where(out, scalar("pad", value, u.dtype, out.shape))
 
 
 def mask_of(shape: Shape, bounds: Sequence[tuple[int, int, int]]) -> UOp:

@@ -114,7 +114,7 @@ class Writing(Indexing):
             used.append(given)  # type: ignore[arg-type]
             updates = _fitted(name, given.uop, chosen.shape).cast(self.dtype)
         else:
-            updates = scalar(given, self.dtype, chosen.shape)
+            updates = scalar(name, given, self.dtype, chosen.shape)
         places = flat_places(name, self.shape, chosen, a)
         flat = self.uop.reshape((self.numel(),)).scatter(places, updates, 0, _REDUCE[reduce])
         return result(flat.reshape(self.shape), *used)
@@ -210,7 +210,7 @@ def _fitted(name: str, value: UOp, shape: tuple[int, ...]) -> UOp:
 def _spread(value: Any, dtype: DType, shape: tuple[int, ...]) -> UOp:
     """The value of an item assignment in the shape of what it overwrites."""
     if not isinstance(value, Base):
-        return scalar(value, dtype, shape)
+        return scalar("setitem", value, dtype, shape)
     u = value.uop
     while len(u.shape) > len(shape) and u.shape[0] == 1:  # numpy drops leading axes of size 1
         u = u.reshape(u.shape[1:])
