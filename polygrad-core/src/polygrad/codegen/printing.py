@@ -92,7 +92,9 @@ class Printer:
 
     def lane_of(self, node: UOp) -> UOp | None:
         inside = ranges_of(node) & self.vectors
-        return next(iter(inside)) if inside else None
+        if len(inside) > 1:  # a recipe's mistake, which would give wrong numbers
+            raise AssertionError(f"two vector ranges meet in {node}")
+        return next(iter(inside), None)
 
     def lanes(self, node: UOp) -> int:
         lane = self.lane_of(node)
@@ -165,6 +167,8 @@ class Printer:
             return -1  # printed with its LOAD or STORE
         if op is Ops.LOAD:
             return self.load(node)
+        if op is Ops.SCAN:
+            return self.scan_step(node)
         if op is Ops.AFTER:  # a value that was kept for later as well
             return self.value(node.src[0])
         if op is Ops.STORE:
@@ -172,6 +176,10 @@ class Printer:
         lanes = self.lanes(node)
         src = tuple(self.broadcast(self.value(s), lanes) for s in node.src)
         return self.emit(op, self.dtype_of(node).vec(lanes), src, node.arg)
+
+    def scan_step(self, node: UOp) -> int:
+        """One step of a running reduction: its new value."""
+        raise NotImplementedError
 
     def dtype_of(self, node: UOp) -> DType:
         return self.index if node.dtype is dtypes.index else node.dtype
