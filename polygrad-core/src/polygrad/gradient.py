@@ -354,6 +354,14 @@ def _cast(node: UOp, g: UOp) -> UOp:
     return g.cast(node.src[0].dtype)
 
 
+def _scan(node: UOp, g: UOp) -> UOp:
+    """Each element counts in every running sum from its own place on."""
+    op, axis = node.arg
+    if op is not Ops.ADD:
+        raise GradientError(f"a running {op.name} has no gradient yet; a running sum has.")
+    return g.flip((axis,)).scan(op, axis).flip((axis,))
+
+
 # ---- the table: for each op one rule per source
 
 RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
@@ -373,6 +381,7 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.CAST: (_cast,),
     # reductions
     Ops.REDUCE: (_reduce,),
+    Ops.SCAN: (_scan,),
     # one source
     Ops.NEG: (lambda node, g: -g,),
     Ops.SQRT: (lambda node, g: g / (node * 2.0),),

@@ -78,7 +78,7 @@ def canonical(sink: UOp) -> Kernel:
     reductions = [n for n in sink.toposort() if n.op is Ops.REDUCE]
     rows = {r: sum(r in ranges_of(n) for n in reductions) for r in loops}
     reduced = {r for n in reductions for r in n.src[1:]}
-    loops.sort(key=lambda r: (r in reduced, -rows[r], r.arg[0]))
+    loops.sort(key=lambda r: (r in reduced, r.arg[1] == "seq", -rows[r], r.arg[0]))
     return Kernel(sink.src, tuple(loops), {})
 
 
@@ -137,7 +137,7 @@ def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:
         src = tuple(new[s] for s in node.src)
         if all(a is b for a, b in zip(src, node.src, strict=True)):
             new[node] = node
-        elif node.op is Ops.REDUCE:
+        elif node.op in (Ops.REDUCE, Ops.SCAN):
             new[node] = _reduce(node, src)
         elif node.op in (Ops.LOAD, Ops.STORE):
             new[node] = _gated(node, src)
@@ -153,7 +153,7 @@ def _reduce(node: UOp, src: tuple[UOp, ...]) -> UOp:
             [part] if part.op is Ops.RANGE else [n for n in part.toposort() if n.op is Ops.RANGE]
         )
         loops += [r for r in inside if r not in loops]
-    return UOp(Ops.REDUCE, node.dtype, (src[0], *loops), node.arg)
+    return UOp(node.op, node.dtype, (src[0], *loops), node.arg)
 
 
 def _gated(node: UOp, src: tuple[UOp, ...]) -> UOp:

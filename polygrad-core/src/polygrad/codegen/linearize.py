@@ -104,6 +104,9 @@ class Linearizer(Printer):
                 key = (rank[node], self.loops_of(node), node.src[1:])
                 found.setdefault(key, Statement(nest, rank[node], [])).nodes.append(node)
                 rank[node] += 1
+            elif node.op is Ops.SCAN:
+                nest = self.before(node)
+                found[node] = Statement(nest, rank[node], [node])
         for store in stores:
             nest = self.loops_of(store)
             found.setdefault(nest, Statement(nest, STORES, [])).nodes.append(store)
@@ -118,6 +121,8 @@ class Linearizer(Printer):
                 inner.setdefault(statement.loops[len(loops)], []).append(statement)
             elif statement.rank == STORES:
                 self.store(loops, statement.nodes)
+            elif statement.nodes[0].op is Ops.SCAN:
+                self.begin_scan(loops, statement.nodes[0])
             else:
                 self.reduce(statement.nodes)
         for loop, statements in inner.items():
@@ -135,6 +140,27 @@ class Linearizer(Printer):
     def nodes_of(self, roots: Sequence[UOp]) -> list[UOp]:
         """What the roots are computed from, not looking into reductions."""
         return toposort(roots, lambda n: n.op is not Ops.REDUCE or n in roots)
+
+    # ---- scans
+
+    def begin_scan(self, loops: tuple[UOp, ...], node: UOp) -> None:
+        """The running value of a scan, before its loop; each step is printed where it is read."""
+        self.enter(loops, ())
+        dtype = node.dtype.vec(self.lanes(node))
+        local = self.emit(Ops.LOCAL, dtype, (), (1, "register"))
+        start = self.constant(node.dtype, identity(node.arg, node.dtype))
+        self.reduce_values[node] = acc = Accumulator(local, (), dtype, ())
+        value = self.broadcast(start, dtype.lanes)
+        self.emit(Ops.STORE, dtypes.void, (self.element(acc), value))
+
+    def scan_step(self, node: UOp) -> int:
+        acc = self.reduce_values[node]
+        value = self.broadcast(self.value(node.src[0]), acc.dtype.lanes)
+        address = self.element(acc)
+        old = self.emit(Ops.LOAD, acc.dtype, (address,))
+        new = self.combine(node.arg, acc.dtype, old, value)
+        self.emit(Ops.STORE, dtypes.void, (address, new))
+        return new
 
     # ---- reductions
 

@@ -27,10 +27,10 @@ def through_float32(u: UOp) -> UOp | None:
     return wide if u.op in COMPARISONS else wide.cast(u.dtype)
 
 
-@RULES.on(Ops.REDUCE)
+@RULES.on(Ops.REDUCE, Ops.SCAN)
 def accumulate_in_float32(u: UOp) -> UOp | None:
     if u.dtype not in HALVES:
         return None
     value, *ranges = u.src
-    wide = UOp(Ops.REDUCE, dtypes.float32, (value.cast(dtypes.float32), *ranges), u.arg)
+    wide = UOp(u.op, dtypes.float32, (value.cast(dtypes.float32), *ranges), u.arg)
     return wide.cast(u.dtype)

@@ -102,6 +102,12 @@ def _scatter(value: Any, rank: int) -> tuple[int, str]:
     return _axis(value[0], rank), value[1]
 
 
+def _scan(value: Any, rank: int) -> tuple[Ops, int]:
+    if not isinstance(value, list) or len(value) != 2 or value[0] not in list(_REDUCERS):
+        raise _Bad
+    return _REDUCERS[value[0]], _axis(value[1], rank)
+
+
 def _nothing(value: Any, rank: int) -> None:
     if value is not None:
         raise _Bad
@@ -126,6 +132,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.FLIP: _Rule(1, _axes),
     Ops.WINDOW: _Rule(1, _window),
     Ops.REDUCE: _Rule(1, _reduction),
+    Ops.SCAN: _Rule(1, _scan),
     Ops.GATHER: _Rule(2, _axis),
     Ops.SCATTER: _Rule(3, _scatter),
     Ops.CONTIGUOUS: _Rule(1, _nothing),

@@ -103,6 +103,11 @@ class Builder:
             return _elementwise(node, src)
         if op is Ops.REDUCE:
             return self._reduced(node, use, src[0])
+        if op is Ops.SCAN:
+            loop = use.index[node.arg[1]]
+            return (
+                UOp(op, node.dtype, (src[0], loop), node.arg[0]) if loop.op is Ops.RANGE else src[0]
+            )
         if op is Ops.GATHER:
             return self._gathered(node, use, src[0])
         return src[0]  # CONTIGUOUS, DETACH, AFTER

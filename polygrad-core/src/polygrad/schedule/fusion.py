@@ -31,6 +31,7 @@ MAX_DEPTH: Final = 400  # chained elementwise ops in one kernel (compile time is
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
+_WHOLE: Final = (Ops.COPY, Ops.SCATTER, Ops.KERNEL)  # these read their sources as buffers
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 
 
@@ -103,7 +104,7 @@ def _survey(node: UOp, facts: Facts) -> None:
     cost = sum(facts.cost[s] for s in src)
     depth = max((facts.depth[s] for s in src), default=0)
     op = node.op
-    if op in (Ops.CONTIGUOUS, Ops.AFTER, Ops.SCATTER, Ops.COPY, Ops.KERNEL):
+    if op in (Ops.CONTIGUOUS, Ops.AFTER, Ops.SCAN, *_WHOLE):
         facts.forced.add(node)
     if op in (Ops.COPY, Ops.SCATTER):
         facts.forced.update(s for s in src if s.op is not Ops.BUFFER)
@@ -226,6 +227,8 @@ class Fusion:
         kernel, depends = use.kernel, self._depends(use)
         if use.valid is not None or any(a and a.reduced & depends for a in arounds):
             return False
+        if any(r.arg[1] == "seq" for r in depends):
+            return False  # it would be computed step by step
         contraction = is_contraction(node)
         if kernel.reductions and (contraction or kernel.contraction):
             return False
@@ -287,7 +290,7 @@ class Fusion:
     # ---- storing
 
     def _store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
-        home = None if node.op in (Ops.COPY, Ops.SCATTER, Ops.KERNEL) else self._join(node, uses)
+        home = None if node.op in (Ops.SCAN, *_WHOLE) else self._join(node, uses)
         if home is None:
             home = self._new_group(node)
         self.home[node] = home
@@ -301,8 +304,10 @@ class Fusion:
 
     def _new_group(self, node: UOp) -> Use:
         core = _core(node)
+        along = node.arg[1] if node.op is Ops.SCAN else None
         ranges = tuple(
-            UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(core.shape)
+            UOp.range(0, n, i, "seq" if i == along else "loop") if n != 1 else UOp.index(0)
+            for i, n in enumerate(core.shape)
         )
         group = Group(len(self.groups), core.shape, ranges)
         self.groups.append(group)
@@ -416,7 +421,7 @@ def sources(node: UOp) -> Sequence[UOp]:
         return node.src[1:]
     if op is Ops.AFTER:
         return (node.src[1].src[1],)
-    if op in (Ops.COPY, Ops.SCATTER, Ops.KERNEL):
+    if op in _WHOLE:
         return ()
     if op is Ops.CONST:
         return ()
@@ -429,5 +434,5 @@ def stored_inputs(node: UOp) -> Iterator[UOp]:
     """Sources of `node` that it reads as whole buffers."""
     if node.op is Ops.GATHER:
         yield node.src[0].base
-    elif node.op in (Ops.COPY, Ops.SCATTER, Ops.KERNEL):
+    elif node.op in _WHOLE:
         yield from node.src

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..dtype import dtypes
 from ..uop.ops import Ops, UOp, size, toposort
 
 FEW_RESULTS: Final = 64
@@ -30,7 +31,7 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
             src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         kept = node if same else UOp(node.op, node.dtype, src, node.arg)
-        new[node] = _split_long(kept) if node.op is Ops.REDUCE else kept
+        new[node] = _SPLIT[node.op](kept) if node.op in _SPLIT else kept
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
 
 
@@ -49,6 +50,33 @@ def _split_long(node: UOp) -> UOp:
         partial = split.reduce(op, inner).contiguous()
         return partial.reduce(op, (axis - sum(a < axis for a in axes),))
     return node
+
+
+def _split_scan(node: UOp) -> UOp:
+    """A long scan of few rows: scans of parts, a scan of their totals, and both combined."""
+    x = node.src[0]
+    op, axis = node.arg
+    shape, length = x.shape, x.shape[axis]
+    parts = _parts(length) if length >= LONG and size(shape) // length < FEW_RESULTS else None
+    if parts is None:
+        return node
+    split = (*shape[:axis], parts, length // parts, *shape[axis + 1 :])
+    inner = x.reshape(split).scan(op, axis + 1)
+    last = [(0, n, 1) for n in split]
+    last[axis + 1] = (length // parts - 1, length // parts, 1)
+    totals = inner.shrink(last).scan(op, axis)
+    shifted = [(0, n, 1) for n in totals.shape]
+    shifted[axis] = (0, parts - 1, 1)
+    pads = [(int(i == axis), 0, 0) for i in range(len(split))]
+    before = totals.shrink(shifted).pad(pads).expand(split)
+    places = UOp.iota(parts, dtypes.int32).reshape(
+        [parts if i == axis else 1 for i in range(len(split))]
+    )
+    first = UOp.alu(Ops.CMPEQ, places, UOp.const(dtypes.int32, 0).broadcast_to(places.shape))
+    return UOp.alu(Ops.WHERE, first.expand(split), inner, UOp.alu(op, before, inner)).reshape(shape)
+
+
+_SPLIT: Final = {Ops.REDUCE: _split_long, Ops.SCAN: _split_scan}
 
 
 def _parts(n: int) -> int | None:

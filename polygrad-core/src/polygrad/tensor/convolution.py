@@ -18,7 +18,7 @@ from .base import Base, Flag, Integer, result
 from .linalg import product_dtypes
 from .movement import pad_with
 from .reduce import narrow, wide
-from .special import Special
+from .scans import Scans
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Pair = tuple[int, int]
 
 
-class Convolution(Special):
+class Convolution(Scans):
     """conv1d to conv3d, their transposes, average and maximum pooling."""
 
     __slots__ = ()

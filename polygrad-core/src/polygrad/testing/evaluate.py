@@ -211,6 +211,17 @@ _START: Final = {Ops.MAXIMUM: lambda d: d.min, Ops.MINIMUM: lambda d: d.max}
 _EXTREME: Final = {Ops.MAXIMUM: np.maximum, Ops.MINIMUM: np.minimum}
 
 
+_RUNNING: Final = {
+    Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAXIMUM: np.maximum, Ops.MINIMUM: np.minimum,
+}  # fmt: skip
+
+
+def _scan(node: UOp, a: Array) -> Array:
+    op, axis = node.arg
+    wide = np.float64 if node.dtype.is_float else a.dtype
+    return _RUNNING[op].accumulate(a, axis=axis, dtype=wide)
+
+
 def _gather(node: UOp, a: Array, index: Array) -> Array:
     n = a.shape[node.arg]
     inside = (index >= 0) & (index < n)
@@ -264,6 +275,7 @@ _RULES: Final[dict[Ops, Callable[..., Array]]] = {
     Ops.DETACH: _plain(lambda a: a),
     Ops.COPY: _plain(lambda a: a),
     Ops.REDUCE: _reduce,
+    Ops.SCAN: _scan,
     Ops.NEG: _plain(np.negative),
     Ops.NOT: _plain(np.invert),
     Ops.SQRT: _plain(np.sqrt),

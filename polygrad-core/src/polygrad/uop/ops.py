@@ -322,6 +322,10 @@ class UOp(_Parts):
     def scatter(self, index: UOp, updates: UOp, axis: int, mode: str) -> UOp:
         return UOp(Ops.SCATTER, self.dtype, (self, index, updates), (axis, mode))
 
+    def scan(self, op: Ops, axis: int) -> UOp:
+        """The running reduction along `axis`, each element included: cumsum for ADD."""
+        return UOp(Ops.SCAN, self.dtype, (self,), (op, axis))
+
     def contiguous(self) -> UOp:
         if self.op in (Ops.BUFFER, Ops.CONTIGUOUS):
             return self

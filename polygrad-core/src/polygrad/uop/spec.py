@@ -173,6 +173,13 @@ def _reduce(u: UOp) -> str | None:
     return _keeps_type(u)
 
 
+def _scan(u: UOp) -> str | None:
+    if not isinstance(u.arg, tuple) or u.arg[0] not in REDUCERS:
+        return f"{u.arg!r} is no (reduction, axis)"
+    axis, rank = u.arg[1], len(u.src[0].shape)
+    return _keeps_type(u) if 0 <= axis < rank else f"axis {axis} of a tensor of {rank} axes"
+
+
 def _gather(u: UOp) -> str | None:
     x, index = u.src
     if index.dtype.kind not in _INT:
@@ -230,6 +237,7 @@ _TENSOR: Final[dict[Ops, Rule]] = {
     **dict.fromkeys(MOVEMENT, _movement),
     Ops.FLIP: _flip,
     Ops.REDUCE: _reduce,
+    Ops.SCAN: _scan,
     Ops.GATHER: _gather,
     Ops.SCATTER: _scatter,
     Ops.CONTIGUOUS: _keeps_type,
@@ -318,6 +326,7 @@ _KERNEL: Final[dict[Ops, Rule]] = {
     Ops.LOAD: _load,
     Ops.STORE: _store,
     Ops.REDUCE: _kernel_reduce,
+    Ops.SCAN: _kernel_reduce,
     Ops.AFTER: _anything,
     Ops.END: _anything,
     Ops.SINK: _sink,
