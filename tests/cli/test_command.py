@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -23,6 +25,16 @@ def test_devices_lists_what_is_installed(capsys) -> None:
     out = capsys.readouterr().out
     assert "interp" in out
     assert "polygrad-core 0.1.0" in out
+
+
+def test_a_reader_that_closes_early_is_no_error() -> None:
+    """`polygrad devices | head -1`"""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "polygrad", "devices"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_the_default_has_the_star(capsys, monkeypatch) -> None:

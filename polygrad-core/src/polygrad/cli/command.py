@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -84,5 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(f"polygrad: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(result.data, indent=2) if arguments.json else result.text)
+    _print(json.dumps(result.data, indent=2) if arguments.json else result.text)
     return 0 if result.ok else 1
+
+
+def _print(text: str) -> None:
+    """Print, also to a reader that has seen enough (`polygrad inspect net.pgb | head -1`)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
