@@ -253,7 +253,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), padding="full"),
         ArgumentError,
-        "conv2d: padding is 'same' or 'valid', not 'full'.",
+        "conv2d: no padding named 'full'. Valid: same, valid.",
     ),
     (
         lambda: Z(1, 3, 8, 8).conv2d(Z(4, 3, 3, 3), padding=(1, 2, 3)),

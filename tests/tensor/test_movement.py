@@ -176,7 +176,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(2, 3).pad((1, 1), "mirror"),
         ArgumentError,
-        "pad: no mode 'mirror'. Valid: constant, reflect, replicate, circular.",
+        "pad: no mode named 'mirror'. Valid: constant, reflect, replicate, circular.",
     ),
     (
         lambda: Z(2, 3).pad((3, 0), "reflect"),
@@ -186,7 +186,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(2, 3).pad((1, 2, 3)),
         ShapeError,
-        "pad: (1, 2, 3) is not a pair of integers for each of at most 2 axes.",
+        "pad: padding is a pair of integers for each of at most 2 axes, not (1, 2, 3).",
     ),
     (lambda: Z(3).tril(), ShapeError, "tril takes at least two axes, not shape (3,)."),
     (

@@ -181,7 +181,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Tensor(A).interpolate((2,), "cubic"),
         ArgumentError,
-        "interpolate: no mode 'cubic'. Valid: linear, nearest, nearest-exact.",
+        "interpolate: no mode named 'cubic'. Valid: linear, nearest, nearest-exact.",
     ),
     (
         lambda: Tensor(A).group_norm(3),

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
-from .base import Real, result
+from .base import Real, own_axis, result
 from .reduce import Reduce
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class Activation(Reduce):
 
     def gelu(self, approximate: str = "tanh") -> Tensor:
         """self times the normal distribution function at self; "none" takes erf instead of tanh."""
-        exact = approximate == "none"
-        return self._formula(formulas.gelu_erf if exact else formulas.gelu_tanh)
+        if approximate not in _GELU:
+            raise ArgumentError(f"gelu: {no_such('approximate', approximate, _GELU)}")
+        return self._formula(_GELU[approximate])
 
     def quick_gelu(self) -> Tensor:
         """self * sigmoid(1.702 self)."""
@@ -86,6 +88,8 @@ class Activation(Reduce):
         """log(1 + exp(beta self)) / beta."""
         if beta == 1.0:
             return self._formula(formulas.softplus)
+        if beta == 0.0:
+            raise ArgumentError("softplus: beta is a number other than 0.")
         return self._formula(lambda x: formulas.softplus(x * beta) * (1.0 / beta))
 
     def softsign(self) -> Tensor:
@@ -98,8 +102,14 @@ class Activation(Reduce):
 
     def glu(self, axis: int = -1) -> Tensor:
         """The first half along an axis times the sigmoid of the second."""
-        a, b = self.chunk(2, axis)
+        at = own_axis("glu", axis, self.ndim)
+        if self.shape[at] % 2:
+            raise ShapeError(f"glu: axis {at} of shape {self.shape} does not split into halves.")
+        a, b = self.chunk(2, at)
         return a * b.sigmoid()
+
+
+_GELU = {"tanh": formulas.gelu_tanh, "none": formulas.gelu_erf}
 
 
 def _cut(x: UOp, low: float, high: float) -> UOp:

@@ -86,7 +86,7 @@ class Base:
     def size(self, axis: int | None = None, *, dim: int | None = None) -> Any:
         """The shape, or the size of one axis."""
         axis = either("size", axis, dim)
-        return self.shape if axis is None else self.shape[axis_of("size", axis, self.ndim)]
+        return self.shape if axis is None else self.shape[own_axis("size", axis, self.ndim)]
 
     def numel(self) -> int:
         """The number of elements."""
@@ -349,6 +349,13 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
     if not -span <= at < span:
         raise ArgumentError(f"{name}: axis {at} is outside a tensor of {ndim} axes.")
     return at % span
+
+
+def own_axis(name: str, axis: Any, ndim: int) -> int:
+    """One axis of a tensor that must have some, as a number from 0."""
+    if not ndim:
+        raise ShapeError(f"{name}: a tensor of shape () has no axis.")
+    return axis_of(name, axis, ndim)
 
 
 def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:

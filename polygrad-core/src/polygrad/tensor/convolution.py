@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import promote
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import Ops, Shape, UOp, size
 from .base import Base, Flag, Integer, result
 from .linalg import product_dtypes
@@ -271,7 +271,7 @@ def _per_axis(name: str, what: str, x: Any, axes: int, least: int) -> tuple[int,
     whole = all(isinstance(v, int) and v >= least for v in values)
     if len(values) != axes or not whole:
         raise ArgumentError(
-            f"{name}: {what} is an integer of at least {least}, or {axes} of them, not {x!r}."
+            f"{name}: {what} is an integer of at least {least}, or {axes} of them, not {shown(x)}."
         )
     return values
 
@@ -282,7 +282,7 @@ def _padding(
     """(before, after) for each place axis, in their order."""
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
-            raise ArgumentError(f"{name}: padding is 'same' or 'valid', not {padding!r}.")
+            raise ArgumentError(f"{name}: {no_such('padding', padding, ('same', 'valid'))}")
         whole = [
             (k - 1) * d if padding == "same" else 0 for k, d in zip(window, dilations, strict=True)
         ]
@@ -293,7 +293,7 @@ def _padding(
     if any(not isinstance(p, int) for p in values) or len(values) not in (1, axes, 2 * axes):
         raise ArgumentError(
             f"{name}: padding is an integer, {axes} or {2 * axes} of them, or {axes} pairs,"
-            f" not {padding!r}."
+            f" not {shown(padding)}."
         )
     if len(values) == 2 * axes and axes:
         return [(values[i], values[i + 1]) for i in range(0, 2 * axes, 2)][::-1]

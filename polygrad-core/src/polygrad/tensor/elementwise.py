@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes, to_dtype
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
 from .base import (
@@ -223,9 +223,7 @@ class Elementwise(Base):
             return floating("div", Ops.DIV, x, y)
         rounding = {"floor": formulas.floor_quotient, "trunc": formulas.trunc_quotient}
         if rounding_mode not in rounding:
-            raise ArgumentError(
-                f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}."
-            )
+            raise ArgumentError(f"div: {no_such('rounding_mode', rounding_mode, rounding)}")
         return rational("div", rounding[rounding_mode], x, y)
 
     def idiv(self, other: Operand) -> Tensor:

@@ -135,7 +135,7 @@ class Interop(Autograd):
         return iter(self.unbind(0))
 
     def __contains__(self, x: Any) -> bool:
-        return bool((self == x).any())
+        return bool(self.eq(x).any())
 
     def __buffer__(self, flags: int) -> memoryview:
         """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16, so

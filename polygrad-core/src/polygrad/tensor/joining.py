@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import UOp
-from .base import Operand, axis_of, common_dtype, either, result, tensor_of
+from .base import (
+    Operand,
+    axis_of,
+    common_dtype,
+    either,
+    integer,
+    number,
+    result,
+    tensor_of,
+)
 from .movement import Axes, Movement, pad_with, piece, unsqueeze
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ class Joining(Movement):
         off."""
         pads = _pads("pad", padding, self.ndim)
         if mode not in _PADDING:
-            raise ArgumentError(f"pad: no mode {mode!r}. Valid: {', '.join(_PADDING)}.")
+            raise ArgumentError(f"pad: {no_such('mode', mode, _PADDING)}")
         grown = [n + b + a for n, (b, a) in zip(self.shape, pads, strict=True)]
         if any(n < 0 for n in grown):
             raise ShapeError(f"pad: {padding} cuts more than shape {self.shape} has.")
@@ -70,7 +79,8 @@ class Joining(Movement):
         u = self.uop.shrink(cut)
         pads = [(max(b, 0), max(a, 0)) for b, a in pads]
         if mode == "constant":
-            if not u.dtype.is_float and value != int(value):
+            value = number("pad", "value", value)
+            if not u.dtype.is_float and not float(value).is_integer():
                 raise ArgumentError(f"pad: {value} does not fit {u.dtype.name}; cast the tensor.")
             return result(pad_with(u, [(b, a, 0) for b, a in pads], value), self)
         for axis, (before, after) in enumerate(pads):
@@ -85,13 +95,13 @@ class Joining(Movement):
         axis = either("roll", either("roll", axis, dim), dims)
         if axis is None:
             return self.ravel().roll(shifts, 0).reshape(self.shape)
-        moves = [shifts] if isinstance(shifts, int) else list(shifts or ())
-        axes = [axis] if isinstance(axis, int) else list(axis)
+        moves, axes = (list(x) if isinstance(x, (tuple, list)) else [x] for x in (shifts, axis))
         if len(moves) != len(axes):
             raise ArgumentError(f"roll: {len(moves)} shifts for {len(axes)} axes.")
         u = self.uop
         for shift, a in zip(moves, axes, strict=True):
-            u = _rolled(u, shift, axis_of("roll", a, self.ndim))
+            by = integer("roll", "a shift", shift)
+            u = _rolled(u, by, axis_of("roll", a, self.ndim))
         return result(u, self)
 
 
@@ -166,11 +176,15 @@ def _pads(name: str, padding: Any, ndim: int) -> list[tuple[int, int]]:
     entries = list(padding) if isinstance(padding, (tuple, list)) else [padding]
     if all(p is None or isinstance(p, (tuple, list)) for p in entries):
         if len(entries) != ndim:
-            raise ShapeError(f"{name}: {len(entries)} pairs for {ndim} axes.")
-        return [(0, 0) if p is None else (int(p[0]), int(p[1])) for p in entries]
+            raise ShapeError(f"{name}: {len(entries)} pairs do not pad a tensor of {ndim} axes.")
+        pairs = [(0, 0) if p is None else p for p in entries]
+        if any(len(p) != 2 for p in pairs):
+            raise ShapeError(f"{name}: an axis is padded by (before, after), not {shown(padding)}.")
+        return [(integer(name, "padding", b), integer(name, "padding", a)) for b, a in pairs]
     if len(entries) % 2 or len(entries) > 2 * ndim or any(not isinstance(p, int) for p in entries):
         raise ShapeError(
-            f"{name}: {padding} is not a pair of integers for each of at most {ndim} axes."
+            f"{name}: padding is a pair of integers for each of at most {ndim} axes,"
+            f" not {shown(padding)}."
         )
     pairs = [(entries[i], entries[i + 1]) for i in range(0, len(entries), 2)]
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
 from .base import Base, Flag, Integer, Real, axes_of, result
@@ -57,7 +57,7 @@ class Layers(Random):
         """The last axes resampled to `size`, one after the other: "linear" (bilinear, trilinear),
         "nearest" or "nearest-exact", as torch's."""
         if mode not in _RESAMPLE:
-            raise ArgumentError(f"interpolate: no mode {mode!r}. Valid: {', '.join(_RESAMPLE)}.")
+            raise ArgumentError(f"interpolate: {no_such('mode', mode, _RESAMPLE)}")
         if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
         u = self.uop if mode != "linear" else wide(self._float())
@@ -111,13 +111,19 @@ class Layers(Random):
                 f"scaled_dot_product_attention: queries {self.shape} and keys {key.shape} differ in"
                 " their last axis."
             )
+        if key.shape[-2:-1] != value.shape[-2:-1]:
+            raise ShapeError(
+                f"scaled_dot_product_attention: keys {key.shape} and values {value.shape} differ in"
+                " their positions (the second last axis)."
+            )
         if enable_gqa:
-            times, left = divmod(self.shape[-3], key.shape[-3])
-            if left:
+            heads, kept = self.shape[-3:-2], key.shape[-3:-2]
+            if not heads or not kept or not kept[0] or heads[0] % kept[0]:
                 raise ShapeError(
-                    f"scaled_dot_product_attention: {self.shape[-3]} heads are no multiple of"
-                    f" {key.shape[-3]}."
+                    f"scaled_dot_product_attention: the heads of queries {self.shape} are no"
+                    f" multiple of those of keys {key.shape}."
                 )
+            times = heads[0] // kept[0]
             keys, values = (t.repeat_interleave(times, -3) for t in (keys, values))
         scores = (self * (1.0 / math.sqrt(self.shape[-1]))).matmul(keys.transpose(-2, -1))
         if is_causal:

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, ShapeError
 from ..uop.ops import Ops, UOp
 from .activation import Activation
 from .base import Base, Operand, broadcast_shape, common_dtype, result, tensor_of
+from .elementwise import binary
 from .movement import diagonal, swap, unsqueeze
 
 if TYPE_CHECKING:
@@ -84,8 +85,11 @@ class Linalg(Activation):
 
     def linear(self, weight: Base, bias: Base | None = None) -> Tensor:
         """self @ weight (+ bias); weight is (in, out), or (in,) to scale elementwise."""
-        out = self * weight if weight.ndim == 1 else self._matmul("linear", self, weight)
-        return out if bias is None else out + bias
+        if weight.ndim == 1:
+            out = binary("linear", Ops.MUL, self, weight)
+        else:
+            out = self._matmul("linear", self, weight)
+        return out if bias is None else binary("linear", Ops.ADD, out, bias)
 
     @staticmethod
     def einsum(formula: str, *operands: Any, dtype: Any = None) -> Tensor:

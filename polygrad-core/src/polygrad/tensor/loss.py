@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import Base, Integer, Operand, Real, axis_of, result, tensor_of
+from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
 from .convolution import Convolution
 from .reduce import log_softmax, narrow, wide
 
@@ -39,7 +39,7 @@ class Loss(Convolution):
         equal to `ignore_index` count for nothing; `weight` is one factor for each class."""
         name = "cross_entropy"
         y = tensor_of(target, name)
-        at = axis_of(name, (1 if self.ndim > 1 else 0) if axis is None else axis, self.ndim)
+        at = own_axis(name, (1 if self.ndim > 1 else 0) if axis is None else axis, self.ndim)
         _check_smoothing(name, label_smoothing)
         logs = log_softmax(wide(self.uop), (at,))
         if y.dtype.is_float:
@@ -67,7 +67,7 @@ class Loss(Convolution):
     ) -> Tensor:
         """-self at the target class, self being log-probabilities with classes in axis 1 (0 of
         one)."""
-        at = 1 if self.ndim > 1 else 0
+        at = own_axis("nll_loss", 1 if self.ndim > 1 else 0, self.ndim)
         y = tensor_of(target, "nll_loss")
         return self._class_targets(
             "nll_loss", wide(self._float()), y, at, reduction, 0.0, ignore_index, weight
@@ -146,7 +146,8 @@ class Loss(Convolution):
         elif reduction == "sum":
             loss = loss.reduce(Ops.ADD, every)
         elif reduction != "none":
-            raise ArgumentError(f"{name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+            valid = ("mean", "sum", "none")
+            raise ArgumentError(f"{name}: {no_such('reduction', reduction, valid)}")
         return result(narrow(loss, self.uop.dtype), self, *others)
 
     # ---- binary cross-entropy

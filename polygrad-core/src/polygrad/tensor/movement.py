@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Shape, UOp, size
 from .base import (
     Base,
     axes_of,
     axis_of,
     either,
+    integer,
+    own_axis,
     result,
     scalar,
     shape_of_args,
@@ -124,7 +126,7 @@ class Movement(Unary):
         self, axis: int | None = None, sizes: Sequence[int] = (), *, dim: int | None = None
     ) -> Tensor:
         """One axis split into several; one size may be -1."""
-        at = axis_of("unflatten", either("unflatten", axis, dim), self.ndim)
+        at = own_axis("unflatten", either("unflatten", axis, dim), self.ndim)
         s = self.shape
         return self.reshape(
             (*s[:at], *self._split_size("unflatten", s[at], tuple(sizes)), *s[at + 1 :])
@@ -227,25 +229,34 @@ class Movement(Unary):
             raise ShapeError(
                 f"shrink: shape {self.shape} needs {self.ndim} pairs, got {len(bounds)}."
             )
-        box = [(0, n) if b is None else b for b, n in zip(bounds, self.shape, strict=True)]
+        box = [(0, n) if b is None else _bound(b) for b, n in zip(bounds, self.shape, strict=True)]
         if any(not 0 <= lo <= hi <= n for (lo, hi), n in zip(box, self.shape, strict=True)):
             raise ShapeError(f"shrink: {tuple(box)} lies outside shape {self.shape}.")
         return result(self.uop.shrink([(lo, hi, 1) for lo, hi in box]), self)
 
     def shrink_to(self, *shape: Any) -> Tensor:
         """The first elements of each axis; None keeps an axis."""
-        new = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return self.shrink([None if n is None else (0, n) for n in new])
+        new = self._sizes("shrink_to", shape)
+        if any(not 0 <= n <= o for n, o in zip(new, self.shape, strict=True)):
+            raise ShapeError(f"shrink_to: {self.shape} does not shrink to {new}.")
+        return result(self.uop.shrink([(0, n, 1) for n in new]), self)
 
     def pad_to(self, *shape: Any) -> Tensor:
         """Zeros appended until the axes have these sizes; None keeps an axis."""
+        new = self._sizes("pad_to", shape)
+        if any(n < o for n, o in zip(new, self.shape, strict=True)):
+            raise ShapeError(f"pad_to: {self.shape} does not pad to {new}.")
+        pads = [(0, n - o, 0) for n, o in zip(new, self.shape, strict=True)]
+        return result(self.uop.pad(pads), self)
+
+    def _sizes(self, name: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
+        """A size for each axis; None is the one it has."""
         new = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        wanted = [o if n is None else n for n, o in zip(new, self.shape, strict=False)]
-        if len(new) != self.ndim or any(n < o for n, o in zip(wanted, self.shape, strict=True)):
-            raise ShapeError(f"pad_to: {self.shape} does not pad to {tuple(new)}.")
-        return result(
-            self.uop.pad([(0, n - o, 0) for n, o in zip(wanted, self.shape, strict=True)]), self
-        )
+        if len(new) != self.ndim:
+            given = shown(tuple(new))
+            raise ShapeError(f"{name}: {given} does not name each axis of shape {self.shape}.")
+        own = zip(new, self.shape, strict=True)
+        return shape_of_args(name, ([o if n is None else n for n, o in own],))
 
     def flip(self, *axes: Any) -> Tensor:
         """The order of elements reversed along axes; all without an argument."""
@@ -278,9 +289,10 @@ class Movement(Unary):
     ) -> Tensor:
         """Each element repeated, next to itself."""
         axis = either("repeat_interleave", axis, dim)
+        repeats = integer("repeat_interleave", "repeats", repeats, 0)
         if axis is None:
             return self.ravel().repeat_interleave(repeats, 0)
-        a, s = axis_of("repeat_interleave", axis, self.ndim), self.shape
+        a, s = own_axis("repeat_interleave", axis, self.ndim), self.shape
         u = unsqueeze(self.uop, a + 1).expand((*s[: a + 1], repeats, *s[a + 1 :]))
         return result(u.reshape((*s[:a], s[a] * repeats, *s[a + 1 :])), self)
 
@@ -290,8 +302,9 @@ class Movement(Unary):
         self, axis: int | None = None, size: int = 1, step: int = 1, *, dim: int | None = None
     ) -> Tensor:
         """Sliding windows of `size` elements every `step`, in a new last axis."""
-        a = axis_of("unfold", either("unfold", axis, dim), self.ndim)
-        if not (self.ndim and 1 <= size <= self.shape[a] and step >= 1):
+        a = own_axis("unfold", either("unfold", axis, dim), self.ndim)
+        size, step = integer("unfold", "size", size, 1), integer("unfold", "step", step, 1)
+        if size > self.shape[a]:
             raise ShapeError(
                 f"unfold: size {size}, step {step} do not fit axis {a} of {self.shape}."
             )
@@ -311,6 +324,7 @@ class Movement(Unary):
         b = axis_of("diagonal", axis1 if dim2 is None else dim2, self.ndim)
         if self.ndim < 2 or a == b:
             raise ShapeError(f"diagonal: axes {a} and {b} of shape {self.shape} are not two axes.")
+        offset = integer("diagonal", "offset", offset)
         rest = [i for i in range(self.ndim) if i not in (a, b)]
         return result(diagonal(self.uop.permute((*rest, a, b)), offset), self)
 
@@ -326,7 +340,7 @@ class Movement(Unary):
         """Matrices with the last axis on a diagonal."""
         if not self.ndim:
             raise ShapeError("diag_embed takes at least one axis.")
-        n = self.shape[-1]
+        offset, n = integer("diag_embed", "offset", offset), self.shape[-1]
         lead, zeros = self.shape[:-1], [(0, 0, 0)] * (self.ndim - 1)
         u = self.uop.pad(
             [*zeros, (0, n if n else 0, n)]
@@ -347,6 +361,7 @@ class Movement(Unary):
         if self.ndim < 2:
             raise ShapeError(f"{name} takes at least two axes, not shape {self.shape}.")
         rows, columns = self.shape[-2:]
+        diagonal = integer(name, "diagonal", diagonal)
         i = UOp.iota(rows).reshape((rows, 1)).expand((rows, columns)) + diagonal
         j = UOp.iota(columns).broadcast_to((rows, columns))
         keep = (j <= i if lower else i <= j).broadcast_to(self.shape)
@@ -361,10 +376,10 @@ class Movement(Unary):
         axis = either("split", axis, dim)
         a = axis_of("split", 0 if axis is None else axis, self.ndim)
         n = self.shape[a] if self.ndim else 0
-        if isinstance(sizes, int):
-            if sizes < 1:
-                raise ArgumentError(f"split: a piece of size {sizes} is none.")
-            sizes = [min(sizes, n - i) for i in range(0, max(n, 1), sizes)]
+        if not isinstance(sizes, (tuple, list)):
+            each = integer("split", "the size of a piece", sizes, 1)
+            sizes = [min(each, n - i) for i in range(0, max(n, 1), each)]
+        sizes = shape_of_args("split", (sizes,))
         if sum(sizes) != n or any(k < 0 for k in sizes) or not self.ndim:
             raise ShapeError(
                 f"split: sizes {tuple(sizes)} do not add up to axis {a} of {self.shape}."
@@ -383,22 +398,24 @@ class Movement(Unary):
         """At most `chunks` pieces of equal size; the last may be smaller."""
         axis = either("chunk", axis, dim)
         a = axis_of("chunk", 0 if axis is None else axis, self.ndim)
+        chunks = integer("chunk", "chunks", chunks)
         if chunks < 1 or not self.ndim:
-            raise ArgumentError(f"chunk: {self.shape} has no {chunks} pieces.")
+            raise ArgumentError(f"chunk: shape {self.shape} does not split into {chunks} pieces.")
         return self.split(max(1, -(-self.shape[a] // chunks)), a)
 
     def unbind(self, axis: int | None = None, *, dim: int | None = None) -> tuple[Tensor, ...]:
         """The slices along an axis, which disappears."""
         axis = either("unbind", axis, dim)
-        a = axis_of("unbind", 0 if axis is None else axis, self.ndim)
+        a = own_axis("unbind", 0 if axis is None else axis, self.ndim)
         return tuple(piece.squeeze(a) for piece in self.split(1, a)) if self.shape[a] else ()
 
     def narrow(
         self, axis: int | None = None, start: int = 0, length: int = 0, *, dim: int | None = None
     ) -> Tensor:
         """`length` elements of an axis from `start` on."""
-        a = axis_of("narrow", either("narrow", axis, dim), self.ndim)
-        n = self.shape[a]
+        a = own_axis("narrow", either("narrow", axis, dim), self.ndim)
+        n, start = self.shape[a], integer("narrow", "start", start)
+        length = integer("narrow", "length", length)
         start = start + n if start < 0 else start
         if not (start >= 0 and length >= 0 and start + length <= n):
             raise ShapeError(
@@ -410,6 +427,14 @@ class Movement(Unary):
 
 
 # ---- helpers of the class
+
+
+def _bound(pair: Any) -> tuple[int, int]:
+    """(start, stop) as given to `shrink`."""
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ArgumentError(f"shrink: a bound is a pair (start, stop) or None, not {shown(pair)}.")
+    start, stop = shape_of_args("shrink", (pair,))
+    return start, stop
 
 
 def piece(u: UOp, axis: int, start: int, stop: int) -> UOp:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..uop.ops import UOp, size
 from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
 from .indexing import Indexing, View, flat_places, joined_arrays, parse, read, wrapped
@@ -104,8 +104,8 @@ class Writing(Indexing):
 
     def _scatter(self, name: str, dim: Any, index: Any, src: Operand, reduce: str | None) -> Tensor:
         if reduce not in _REDUCE:
-            valid = ", ".join(str(r) for r in _REDUCE if r)
-            raise ArgumentError(f"{name}: no reduce {reduce!r}. Valid: {valid}.")
+            valid = [r for r in _REDUCE if r]
+            raise ArgumentError(f"{name}: {no_such('reduce', reduce, valid)}")
         a = axis_of(name, dim, self.ndim)
         chosen = tensor_of(index, name)
         given = operand(src, name)
@@ -135,54 +135,54 @@ class Writing(Indexing):
 
     # ---- in-place operators: the result is assigned to this very object
 
-    def _become(self, value: Any) -> Tensor:
+    def _become(self, sign: str, value: Any) -> Tensor:
         if value is NotImplemented:
             return NotImplemented  # type: ignore[no-any-return]
         if value.shape != self.shape:
-            raise ShapeError(f"in place: the result {value.shape} does not fit shape {self.shape}.")
+            raise ShapeError(f"{sign}=: the result {value.shape} does not fit shape {self.shape}.")
         if not _kept_kind(value.dtype, self.dtype):
             raise DTypeError(
-                f"in place: a result of {value.dtype.name} does not fit {self.dtype.name};"
-                " use x = x … instead, or cast."
+                f"{sign}=: a result of {value.dtype.name} does not fit {self.dtype.name};"
+                f" use x = x {sign} y instead, or cast."
             )
         self._assign(value.uop.cast(self.dtype))
         return self  # type: ignore[return-value]
 
     def __iadd__(self, other: Operand) -> Tensor:
-        return self._become(self + other)
+        return self._become("+", self.__add__(other))
 
     def __isub__(self, other: Operand) -> Tensor:
-        return self._become(self - other)
+        return self._become("-", self.__sub__(other))
 
     def __imul__(self, other: Operand) -> Tensor:
-        return self._become(self * other)
+        return self._become("*", self.__mul__(other))
 
     def __itruediv__(self, other: Operand) -> Tensor:
-        return self._become(self / other)
+        return self._become("/", self.__truediv__(other))
 
     def __ifloordiv__(self, other: Operand) -> Tensor:
-        return self._become(self // other)
+        return self._become("//", self.__floordiv__(other))
 
     def __imod__(self, other: Operand) -> Tensor:
-        return self._become(self % other)
+        return self._become("%", self.__mod__(other))
 
     def __ipow__(self, other: Operand) -> Tensor:
-        return self._become(self**other)
+        return self._become("**", self.__pow__(other))
 
     def __iand__(self, other: Operand) -> Tensor:
-        return self._become(self & other)
+        return self._become("&", self.__and__(other))
 
     def __ior__(self, other: Operand) -> Tensor:
-        return self._become(self | other)
+        return self._become("|", self.__or__(other))
 
     def __ixor__(self, other: Operand) -> Tensor:
-        return self._become(self ^ other)
+        return self._become("^", self.__xor__(other))
 
     def __ilshift__(self, other: Operand) -> Tensor:
-        return self._become(self << other)
+        return self._become("<<", self.__lshift__(other))
 
     def __irshift__(self, other: Operand) -> Tensor:
-        return self._become(self >> other)
+        return self._become(">>", self.__rshift__(other))
 
 
 _KINDS = ("bool", "uint", "int", "float")
