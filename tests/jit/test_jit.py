@@ -174,6 +174,16 @@ def test_a_number_in_any_dtype(device: str, dtype: str) -> None:
         assert f(x, n).tolist() == [n, 2 * n]
 
 
+def test_a_number_of_numpy_counts_as_python_s(device: str) -> None:
+    """As in eager operations, it does not widen a tensor, and may follow a number of Python's."""
+    scale = jit(lambda x, s: x * s)
+    x = Tensor([1.0, 2.0])
+    for s in (0.5, np.float64(0.25), np.array(2.0)):
+        got = scale(x, s)
+        assert (got.dtype, got.tolist()) == (x.dtype, (x * s).tolist())
+    assert jit(lambda x, i: x[i])(x, np.int64(1)).item() == 2.0
+
+
 def test_a_number_that_python_looks_at_is_captured_anew(device: str) -> None:
     @jit
     def f(x: Tensor, n: int, rate: float) -> Tensor:

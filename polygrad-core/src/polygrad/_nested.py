@@ -61,6 +61,8 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
     if parts is not None:
         return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
     if hasattr(x, "__array_interface__"):  # an array is an input as well
+        if x.shape == ():
+            return flatten(x.item(), tensors, numbers)
         tensors.append(Tensor(x))
         return Tensor
     return _Same(x)
@@ -78,7 +80,10 @@ def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any
     parts = parts_of(x)
     if parts is not None:
         return _with_parts(x, {k: rebuilt(v, tensors, numbers) for k, v in parts.items()})
-    return next(tensors) if hasattr(x, "__array_interface__") else x
+    if not hasattr(x, "__array_interface__"):
+        return x
+    # A number of numpy's counts as Python's, as it does in every operation.
+    return next(tensors) if x.shape else rebuilt(x.item(), tensors, numbers)
 
 
 def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
@@ -139,7 +144,7 @@ def names_of(
     found: list[str] = []
 
     def walk(x: Any, path: str) -> None:
-        if isinstance(x, Tensor) or hasattr(x, "__array_interface__"):
+        if isinstance(x, Tensor) or (hasattr(x, "__array_interface__") and x.shape):
             found.append(path)
             return
         parts = None if isinstance(x, STATIC) else parts_of(x)
