@@ -98,6 +98,12 @@ def test_a_long_name_and_glob_characters_work(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such folder: '.*absent'"):
+        with atomic(tmp_path / "absent" / "file"):
+            pass
+
+
 def test_a_folder_is_no_target(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="no regular file"), atomic(tmp_path):
         pass

@@ -134,6 +134,12 @@ def test_a_schedule_gives_the_rate_of_each_step() -> None:
     np.testing.assert_allclose(model.read_buffer("w"), [w], rtol=1e-5)
 
 
+def test_the_rate_may_be_a_number_of_numpy() -> None:
+    model = line()
+    model.fit(DATA, optimizer="sgd", lr=np.float32(0.5))
+    assert Model.load(model.save()).optimizer_config()["lr"] == 0.5  # type: ignore[index]
+
+
 def test_an_optimizer_object_with_its_options() -> None:
     model = line()
     model.fit(DATA, epochs=2, optimizer=optim.SGD(lr=0.01, momentum=0.9))
@@ -349,6 +355,26 @@ BAD: dict[str, tuple[Callable[[], Any], type[PolygradError], str]] = {
         "sgd takes no 'momentun'. Did you mean 'momentum'",
     ),
     "rate": (lambda: line().fit(DATA, optimizer="sgd", lr="fast"), ArgumentError, "a number or a"),
+    "rate that is NaN": (
+        lambda: line().fit(DATA, optimizer="sgd", lr=float("nan")),
+        ArgumentError,
+        "a finite number of 0 or more, not nan",
+    ),
+    "negative rate": (
+        lambda: line().fit(DATA, optimizer="sgd", lr=-0.1),
+        ArgumentError,
+        "not -0.1",
+    ),
+    "label": (
+        lambda: Model(
+            lambda x: {"prediction": x * 1.0},
+            inputs={"x": Tensor.empty(5, dtype="int32")},
+            targets={"y": (5,)},
+            loss=squares,
+        ).fit({"x": np.full(5, 2**40), "y": X}),
+        ArgumentError,
+        "fit: 'x': 1099511627776 does not fit int32",
+    ),
     "epochs": (lambda: line().fit(DATA, optimizer="sgd", epochs=-1), ArgumentError, "epochs=-1"),
     "no parameter": (
         lambda: Model(

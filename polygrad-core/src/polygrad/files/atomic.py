@@ -9,6 +9,7 @@ living writer holds a lock on its temporary file, which is how the two are told 
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import stat
@@ -30,6 +31,9 @@ _SUFFIX = ".polygrad-tmp"
 def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file to write; it takes the place of `path` when the block ends without an error."""
     target = os.path.realpath(os.fspath(path))
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
     if os.path.exists(target) and not os.path.isfile(target):
         raise ArgumentError(f"{target}: cannot be replaced by a file, it is no regular file")
     sweep(target)
@@ -49,7 +53,7 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _sync_folder(os.path.dirname(target))
+    _sync_folder(folder)
 
 
 def sweep(target: str) -> None:

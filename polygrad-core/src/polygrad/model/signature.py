@@ -92,14 +92,27 @@ def host_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[i
     except (TypeError, ValueError) as e:
         raise type(e)(f"{what}: {e}") from None
     check_dtype(what, tensor.dtype, Spec((), dtype))
+    if tensor.dtype.is_int and tensor.numel():
+        flat = tensor.data().cast("B").cast(tensor.dtype.format)  # type: ignore[call-overload]
+        _check_range(what, min(flat), max(flat), dtype)
     return bytes_of(tensor.cast(dtype)), tuple(tensor.shape)
+
+
+def _check_range(what: str, low: int, high: int, dtype: DType) -> None:
+    """Host integers must fit: a label that wraps is another label."""
+    if dtype.is_int and not dtype.min <= low <= high <= dtype.max:
+        wrong = low if low < dtype.min else high
+        raise ArgumentError(f"{what}: {wrong} does not fit {dtype.name}.")
 
 
 def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[int, ...]]:
     import numpy as np
 
     array = np.asarray(value)
-    check_dtype(what, to_dtype(array.dtype), Spec((), dtype))
+    found = to_dtype(array.dtype)
+    check_dtype(what, found, Spec((), dtype))
+    if found.is_int and found is not dtype and array.size:
+        _check_range(what, int(array.min()), int(array.max()), dtype)
     ready = np.ascontiguousarray(array, dtype=dtype.name)
     return memoryview(
         ready.reshape(-1).view(np.uint8).data

@@ -59,6 +59,16 @@ def one_cycle(
 
 
 @public
+def checked(schedule: Any) -> Schedule | float:
+    """A number, numpy's too, as Python's own; a schedule as it is."""
+    if hasattr(schedule, "item") and getattr(schedule, "shape", None) == ():
+        schedule = schedule.item()
+    if isinstance(schedule, (int, float)) and not 0 <= schedule < math.inf:
+        raise ArgumentError(f"a learning rate is a finite number of 0 or more, not {schedule}.")
+    return schedule  # type: ignore[no-any-return]
+
+
+@public
 def resolve(schedule: Schedule | float, at: int) -> float:
     """The rate of step `at`, counted from 1."""
     if isinstance(schedule, (int, float)):

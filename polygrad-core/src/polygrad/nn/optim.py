@@ -31,7 +31,7 @@ class Optimizer:
 
     def __init__(self, params: Iterable[Tensor] | None, lr: Any, **options: Any) -> None:
         self.config: dict[str, Any] = options
-        self.schedule = lr
+        self.schedule = lr = lr_module.checked(lr)
         self.steps = 0
         _check_numbers(self, options)
         self._set_rate(lr_module.resolve(lr, 1))
@@ -96,6 +96,7 @@ class Optimizer:
 
     def set_schedule(self, lr: Any) -> None:
         """Change the rate, or its schedule, from the next step on; nothing is compiled for it."""
+        lr = lr_module.checked(lr)
         self._set_rate(lr_module.resolve(lr, self.steps + 1))
         self.schedule = lr
 
