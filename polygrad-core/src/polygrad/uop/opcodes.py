@@ -29,7 +29,7 @@ class Ops(enum.IntEnum):
     # ---- other tensor nodes
     GATHER = enum.auto()  # x, index; arg axis: numpy.take; out-of-range reads give 0
     SCATTER = enum.auto()  # base, index, updates; arg (axis, mode): mode set add max min mul
-    SCAN = enum.auto()  # x; arg (op, axis): running reduction; kernel floor (value, *ranges; arg op)
+    SCAN = enum.auto()  # x; arg (op, axis): running; kernel floor (value, *ranges; arg op)
     CONTIGUOUS = enum.auto()  # x: stored in row-major order
     DETACH = enum.auto()  # x: no gradient passes
     COPY = enum.auto()  # x; arg device name
