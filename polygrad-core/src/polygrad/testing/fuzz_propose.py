@@ -364,6 +364,46 @@ def _assign(b: Builder) -> Proposal | None:
     return None if v is None or v == x else ("assign", (x, v), {})
 
 
+def _update(b: Builder) -> Iterator[Proposal | None]:
+    """Read a state, give it a new value made of itself, perhaps read the old value again."""
+    targets = [i for i in b.pool if _is_state(b, i) and b.values[i].value.size > 1]
+    if not targets:
+        return
+    x = int(b.one(targets))
+    shape = b.values[x].shape
+    if b.chance(0.5):
+        yield b.one(("add_c", "mul_c", "sub_c")), (x,), {"c": 2}
+    if b.chance(0.5):
+        yield "flip", (x,), {"axes": _axes(b, len(shape))}
+    else:
+        turned = [[None, None, -1], *[[None, None, None] for _ in shape[1:]]]
+        yield "slice", (x,), {"index": turned}
+    made = len(b.nodes) - 1
+    if b.chance(0.6):
+        yield b.one(("add", "sub", "maximum")), (made, x), {}
+    if b.chance(0.3):
+        yield "sum", (x,), {"axis": [0], "keepdim": True}
+        made = len(b.nodes) - 2
+    else:
+        made = len(b.nodes) - 1
+    yield "assign", (x, made), {}
+
+
+def _padded(b: Builder) -> Iterator[Proposal | None]:
+    """What is not 0 at 0, inside padding: the zeros around must not go through it."""
+    x = b.pick(lambda k: k.is_float and 0 < len(k.shape) < 5)
+    if x is None:
+        return
+    if b.chance(0.5):
+        yield b.one(("add_c", "c_sub", "sub_c")), (x,), {"c": 1.5}
+    else:
+        yield b.one(("exp", "cos", "sigmoid", "exp2")), (x,), {}
+    if b.chance(0.3):
+        yield b.one(("mul", "add")), (len(b.nodes) - 1, x), {}
+    pads = [[b.number(0, 2), b.number(0, 2)] for _ in b.values[x].shape]
+    yield "pad", (len(b.nodes) - 1,), {"pads": pads, "value": 0}
+
+
 def _is_state(b: Builder, i: int) -> bool:
     return b.nodes[i].op in ("input", "assign", "setitem")
 
@@ -383,13 +423,13 @@ def _normalise(b: Builder) -> Iterator[Proposal | None]:
 
 
 _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
-    (5, _unary), (1.2, _invert), (5, _pair(list(grammar.BINARY), lambda k: True)),
+    (5, _unary), (1.5, _invert), (5, _pair(list(grammar.BINARY), lambda k: True)),
     (1, _pair(list(grammar.WHOLE_BINARY), _integer)), (1, _pair(list(grammar.BITS_BINARY), _bits)),
     (3, _constant), (1.3, _whole_constant), (5, _reduce), (4, _along), (2, _reshape), (2, _permute),
     (1, _flip), (2.5, _slice), (1, _expand), (1.5, _pad), (1.5, _join), (1.5, _cast), (1.5, _where),
     (0.5, _clip), (2.5, _matmul), (1, _take), (0.7, _gather), (0.7, _pool), (0.5, _conv),
     (0.5, _leaf), (1, _assign), (3, _normalise),
-    (0.7, _there_and_back), (1.5, _counted),
+    (0.7, _there_and_back), (1.5, _counted), (1, _update), (0.8, _padded),
 )  # fmt: skip
 PROPOSERS = [p for _, p in _WEIGHTED]
 CHANCES = np.array([w for w, _ in _WEIGHTED]) / sum(w for w, _ in _WEIGHTED)

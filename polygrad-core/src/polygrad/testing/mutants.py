@@ -133,10 +133,10 @@ MUTANTS = (
     ),
     # ---- code generation
     Mutant(
-        "everybody writes what the first should",
+        "the rest of a peeled range starts at zero",
         "codegen.linearize",
-        "if not missing:\n            return None",
-        "if True:\n            return None",
+        "            if lo:\n                at = self.emit(Ops.ADD, self.index, (at",
+        "            if lo < 0:\n                at = self.emit(Ops.ADD, self.index, (at",
     ),
     Mutant(
         "maximum forgets NaN",
