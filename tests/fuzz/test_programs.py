@@ -4,11 +4,14 @@ fixed.
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from polygrad import Context
+from polygrad.engine import kernels
 from polygrad.testing import fuzz_programs as fuzz
 from polygrad.testing.fuzz_grammar import Node, Program, known
 
@@ -29,6 +32,15 @@ def test_new_programs(fusion: bool, device: str) -> None:
     seeds = range(10**6, 10**6 + 5 * BATCH)
     setup = fuzz.Setup(device, fusion)
     failures = [f for _, found in fuzz.fuzz(seeds, [setup], BATCH) for f in found]
+    assert not failures, "\n\n".join(map(fuzz.reproducer, failures))
+
+
+def test_the_reference_device_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its two engines share no arithmetic, so each is a witness for the other."""
+    monkeypatch.setattr(kernels, "_of_device", weakref.WeakKeyDictionary())  # nothing loaded yet
+    with Context(POLY_INTERP_NUMPY=0):
+        found = fuzz.fuzz(range(2 * 10**6, 2 * 10**6 + 10), [fuzz.Setup("interp")], 10)
+        failures = [f for _, some in found for f in some]
     assert not failures, "\n\n".join(map(fuzz.reproducer, failures))
 
 

@@ -273,6 +273,7 @@ _RULES: Final[dict[Ops, Callable[..., Array]]] = {
     Ops.SCATTER: _scatter,
     Ops.CONTIGUOUS: _plain(lambda a: a),
     Ops.DETACH: _plain(lambda a: a),
+    Ops.SLOPE: _plain(lambda value, x: value),
     Ops.COPY: _plain(lambda a: a),
     Ops.REDUCE: _reduce,
     Ops.SCAN: _scan,

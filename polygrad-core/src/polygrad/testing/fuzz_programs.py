@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,10 +35,23 @@ class Setup(NamedTuple):
     device: str
     fusion: bool = True
     varied: bool = False  # then the same program with other numbers, and again
+    transforms: int = 0  # the number of a random transform list for each kernel; 0: the recipes
 
     def __str__(self) -> str:
         fusion = "" if self.fusion else " without fusion"
-        return self.device + fusion + (" with other numbers" if self.varied else "")
+        transforms = f" with transform list {self.transforms}" if self.transforms else ""
+        return self.device + fusion + transforms + (" with other numbers" if self.varied else "")
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        with settings.Context(POLY_DEV=self.device, POLY_FUSION=self.fusion):
+            if not self.transforms:
+                yield
+                return
+            from .fuzz_transforms import random_transforms
+
+            with random_transforms(self.transforms):
+                yield
 
 
 class Failure(NamedTuple):
@@ -137,7 +151,7 @@ def check(program: Program, setup: Setup) -> Failure | None:
     for number, run in enumerate(runs):
         values = known(run)
         try:
-            with settings.Context(POLY_DEV=setup.device, POLY_FUSION=setup.fusion):
+            with setup.entered():
                 (got,) = run_batch([run])
         except Exception as error:  # noqa: BLE001 - whatever a program raises is a finding
             return Failure(program, setup, type(error).__name__, _last_lines(error))
@@ -188,7 +202,7 @@ def check_batch(
 ) -> Iterator[Failure]:
     """The failures among `programs`; run together first."""
     try:
-        with settings.Context(POLY_DEV=setup.device, POLY_FUSION=setup.fusion):
+        with setup.entered():
             got = run_batch(programs)
     except Exception:  # noqa: BLE001 - which of them raised it is found below, one by one
         suspects = list(programs)
@@ -282,8 +296,12 @@ def save(failure: Failure, folder: Path) -> Path:
 
 
 def setups(devices: str, modes: str) -> list[Setup]:
-    fusions = [True] if modes == "fusion" else [True, False]
-    return [Setup(d, f) for d in devices.split(",") for f in fusions]
+    kinds = {
+        "fusion": [Setup("")],
+        "both": [Setup(""), Setup("", fusion=False)],
+        "transforms": [Setup("", transforms=number) for number in (1, 2, 3, 4, 5)],
+    }
+    return [kind._replace(device=d) for d in devices.split(",") for kind in kinds[modes]]
 
 
 def fuzz(
@@ -302,7 +320,8 @@ def fuzz(
         for p, v in zip(programs, values, strict=True):
             tally = tally.plus(p, v)
         failures = [f for setup in wanted for f in check_batch(programs, values, setup)]
-        failures += [f for setup in wanted for f in _check_varied(programs, start, setup)]
+        plain = [setup for setup in wanted if not setup.transforms]
+        failures += [f for setup in plain for f in _check_varied(programs, start, setup)]
         failed += len(failures)
         yield tally, failures
         if failed >= most:
@@ -332,7 +351,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("-n", type=int, default=2000, help="programs")
     add("--seed", type=int, default=0, help="the first program's number")
     add("--devices", default="interp,cpu")
-    add("--modes", default="fusion", choices=("fusion", "both"), help="both: fusion on and off")
+    modes = "both: fusion on and off; transforms: five random transform lists for each kernel"
+    add("--modes", default="fusion", choices=("fusion", "both", "transforms"), help=modes)
     add("--batch", type=int, default=16, help="programs that are realised together")
     add("--most", type=int, default=5, help="stop after this many failures")
     add("--save", type=Path, default=Path("tests/regressions"), help="where failures are kept")
