@@ -186,7 +186,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Tensor(A).group_norm(3),
         ShapeError,
-        "group_norm: (3, 4) does not fall into 3 groups.",
+        "group_norm: shape (3, 4) does not fall into 3 groups.",
     ),
     (
         lambda: Tensor(A).scaled_dot_product_attention(Tensor(B), Tensor(B)),

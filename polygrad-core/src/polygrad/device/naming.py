@@ -14,6 +14,7 @@ from ..errors import (
     DeviceUnknown,
     PolygradError,
     did_you_mean,
+    shown,
 )
 from ..plugin import DevicePlugin, Probe
 from ..registry import DEVICES, Record
@@ -22,7 +23,7 @@ from ..registry import DEVICES, Record
 def split(name: str) -> tuple[str, int]:
     """`"CUDA:1"` -> `("cuda", 1)`; an index left out is 0."""
     if not isinstance(name, str):
-        raise ArgumentError(f"a device is a name such as 'cpu' or 'cuda:1', not {name!r}.")
+        raise ArgumentError(f"a device is a name such as 'cpu' or 'cuda:1', not {shown(name)}.")
     base, colon, index = name.strip().lower().partition(":")
     if colon and not index.isdecimal():
         raise ArgumentError(

@@ -105,7 +105,7 @@ class Activation(Reduce):
         at = own_axis("glu", axis, self.ndim)
         if self.shape[at] % 2:
             raise ShapeError(f"glu: axis {at} of shape {self.shape} does not split into halves.")
-        a, b = self.chunk(2, at)
+        a, b = self.split([self.shape[at] // 2] * 2, at)
         return a * b.sigmoid()
 
 

@@ -128,6 +128,11 @@ class Base:
         """Host data in self's dtype, on its device."""
         return _class(data, dtype=self.dtype, device=self._device)
 
+    def _own(self, dtype: Any, device: Any) -> dict[str, Any]:
+        """`dtype=` and `device=` of a new tensor: self's where none is given."""
+        place = self._device if device is None else device
+        return {"dtype": self.uop.dtype if dtype is None else dtype, "device": place}
+
     def _same(self, uop: UOp) -> Tensor:
         return result(uop, self)
 

@@ -173,6 +173,8 @@ class Convolution(Scans):
         """Means of equal parts; the last two axes must be multiples of `output_size`."""
         wanted = _per_axis("adaptive_avg_pool2d", "output_size", output_size, 2, 1)
         last = self.shape[-2:]
+        if len(last) < 2:
+            raise ShapeError(f"adaptive_avg_pool2d takes two axes or more, not {self.shape}.")
         if any(n % k for n, k in zip(last, wanted, strict=True)):
             raise ShapeError(f"adaptive_avg_pool2d: {last} is no multiple of {tuple(wanted)}.")
         return self.avg_pool2d(tuple(n // k for n, k in zip(last, wanted, strict=True)))
@@ -315,7 +317,8 @@ class _Pool:
     ) -> None:
         self.axes = len(kernel) if isinstance(kernel, (tuple, list)) else 2
         if len(shape) < self.axes:
-            raise ShapeError(f"{name}: shape {shape} has fewer axes than the window {kernel}.")
+            given = shown(kernel)
+            raise ShapeError(f"{name}: shape {shape} has fewer axes than the window {given}.")
         self.window = _per_axis(name, "kernel_size", kernel, self.axes, 1)
         self.strides = _per_axis(
             name, "stride", self.window if stride is None else stride, self.axes, 1

@@ -101,7 +101,7 @@ class Creation(Loss):
         d = self.uop.dtype if dtype is None else to_dtype(dtype)
         value = number("full_like", "fill_value", fill_value)
         node = constant("full_like", self.shape, value, d)
-        return made(node, device or self._device, requires_grad)
+        return made(node, self._device if device is None else device, requires_grad)
 
     def zeros_like(
         self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
@@ -119,10 +119,7 @@ class Creation(Loss):
         self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
         """Storage in the shape, dtype and place of self."""
-        d = self.uop.dtype if dtype is None else dtype
-        return self.empty(
-            self.shape, dtype=d, device=device or self._device, requires_grad=requires_grad
-        )
+        return self.empty(self.shape, **self._own(dtype, device), requires_grad=requires_grad)
 
     @staticmethod
     def arange(

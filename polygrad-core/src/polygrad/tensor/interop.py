@@ -10,6 +10,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp, size
 from . import host
 from .autograd import Autograd
+from .base import tensor_of
 from .store import device_name, new_leaf, read, realize
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Interop(Autograd):
 
     def realize(self, *others: Any) -> Tensor:
         """Compute now (with `others` in one go) and keep the result; gives self."""
-        realize([self, *others])
+        realize([self, *(tensor_of(t, "realize") for t in others)])
         return self  # type: ignore[return-value]
 
     def to(self, device: Any) -> Tensor:

@@ -11,7 +11,7 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
-from .base import Base, Flag, Integer, Real, axes_of, result
+from .base import Base, Flag, Integer, Real, axes_of, integer, result
 from .movement import spread
 from .random import Random
 from .reduce import mean, narrow, variance, wide
@@ -43,13 +43,16 @@ class Layers(Random):
     def group_norm(self, num_groups: Integer, eps: Real = 1e-5) -> Tensor:
         """Each of `num_groups` groups of channels (axis 1) normalised over its channels and all
         places, without scale and shift."""
-        if self.ndim < 2 or num_groups < 1 or self.shape[1] % num_groups:
-            raise ShapeError(f"group_norm: {self.shape} does not fall into {num_groups} groups.")
+        num_groups = integer("group_norm", "num_groups", num_groups, 1)
+        if self.ndim < 2 or self.shape[1] % num_groups:
+            raise ShapeError(
+                f"group_norm: shape {self.shape} does not fall into {num_groups} groups."
+            )
         return self.reshape(self.shape[0], num_groups, -1).layernorm(-1, eps).reshape(self.shape)
 
     def instance_norm(self, eps: Real = 1e-5) -> Tensor:
         """Each channel (axis 1) of each sample normalised over its places."""
-        return self.group_norm(self.shape[1] if self.ndim > 1 else 0, eps)
+        return self.group_norm(self.shape[1] if self.ndim > 1 else 1, eps)
 
     def interpolate(
         self, size: Sequence[Integer], mode: str = "linear", align_corners: Flag = False

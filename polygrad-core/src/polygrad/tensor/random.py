@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, to_dtype
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, shown
 from ..uop.ops import Ops, Shape, UOp, size
 from . import formulas
 from .base import Flag, Integer, Real, result, sizes
@@ -115,7 +115,8 @@ class Random(Creation):
             raise DTypeError(f"randint draws integers, not {d.name}.")
         if not (isinstance(low, int) and isinstance(high, int) and low < high):
             raise ArgumentError(
-                f"randint: low {low!r} and high {high!r} must be integers, low < high."
+                f"randint: low and high are integers, low < high, not {shown(low)} and"
+                f" {shown(high)}."
             )
         if low < d.min or high - 1 > d.max:
             raise ArgumentError(f"randint: {low} to {high - 1} does not fit {d.name}.")
@@ -193,11 +194,11 @@ class Random(Creation):
 
     def rand_like(self, dtype: Any = None, device: Any = None) -> Tensor:
         """Uniform in [0, 1) in the shape, dtype and place of self."""
-        return self.rand(self.shape, dtype=dtype or self.dtype, device=device or self._device)
+        return self.rand(self.shape, **self._own(dtype, device))
 
     def randn_like(self, dtype: Any = None, device: Any = None) -> Tensor:
         """Standard normal in the shape, dtype and place of self."""
-        return self.randn(self.shape, dtype=dtype or self.dtype, device=device or self._device)
+        return self.randn(self.shape, **self._own(dtype, device))
 
     def dropout(self, p: Real = 0.5) -> Tensor:
         """While training, elements set to 0 with probability p and the rest divided by 1 - p."""

@@ -125,7 +125,7 @@ class Reduce(Joining):
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def norm(
-        self, p: Any = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
+        self, p: Real = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
     ) -> Tensor:
         """(sum |x|^p)^(1/p) over axes; inf and -inf are the extremes of |x|, 0 counts what is not
         0."""
@@ -135,7 +135,7 @@ class Reduce(Joining):
 
     def normalize(
         self,
-        p: Any = 2,
+        p: Real = 2,
         axis: Integer | None = None,
         eps: Real = 1e-12,
         *,

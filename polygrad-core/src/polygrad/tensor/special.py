@@ -7,10 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import Base, Integer, Operand, axis_of, broadcast_shape, either, result, tensor_of
+from .base import (
+    Base,
+    Integer,
+    Operand,
+    axis_of,
+    broadcast_shape,
+    either,
+    integer,
+    own_axis,
+    result,
+    tensor_of,
+)
 from .elementwise import half_wide, joined_floats
 from .linalg import Linalg
 from .movement import swap
@@ -66,14 +77,17 @@ class Special(Linalg):
         """The sum of products over the last `axes` axes of self and the first of `other`, or over
         two lists of axes."""
         right = tensor_of(other, "tensordot")
-        if isinstance(axes, int):
+        if not isinstance(axes, (tuple, list)):
+            axes = integer("tensordot", "axes", axes)
             if not 0 <= axes <= min(self.ndim, right.ndim):
                 raise ArgumentError(f"tensordot: {self.shape} and {right.shape} lack {axes} axes.")
             mine, theirs = list(range(self.ndim - axes, self.ndim)), list(range(axes))
         else:
-            pair = [[x] if isinstance(x, int) else list(x) for x in axes]
-            mine = [axis_of("tensordot", a, self.ndim) for a in pair[0]]
-            theirs = [axis_of("tensordot", a, right.ndim) for a in pair[1]]
+            pair = [list(x) if isinstance(x, (tuple, list)) else [x] for x in axes]
+            if len(pair) != 2:
+                raise ArgumentError(f"tensordot: axes is a number or two lists, not {shown(axes)}.")
+            mine = [own_axis("tensordot", a, self.ndim) for a in pair[0]]
+            theirs = [own_axis("tensordot", a, right.ndim) for a in pair[1]]
         if [self.shape[a] for a in mine] != [right.shape[a] for a in theirs]:
             raise ShapeError(
                 f"tensordot: axes {mine} of {self.shape} and {theirs} of {right.shape} differ."
@@ -86,10 +100,9 @@ class Special(Linalg):
         shape = (*(self.shape[i] for i in rest), *(right.shape[i] for i in others))
         return a.matmul(b).reshape(shape)
 
-    def addmm(self, a: Any, b: Operand, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    def addmm(self, a: Operand, b: Operand, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
         """beta self + alpha (a @ b)."""
-        out: Tensor = self * beta + a.matmul(b) * alpha
-        return out
+        return self.mul(beta) + tensor_of(a, "addmm").matmul(b).mul(alpha)
 
     def cross(
         self, other: Operand, axis: Integer | None = None, *, dim: Integer | None = None
@@ -97,7 +110,7 @@ class Special(Linalg):
         """The cross product of vectors of three along an axis (the last by default)."""
         right = tensor_of(other, "cross")
         axis = either("cross", axis, dim)
-        a = axis_of("cross", -1 if axis is None else axis, self.ndim)
+        a = own_axis("cross", -1 if axis is None else axis, self.ndim)
         if self.shape != right.shape or self.shape[a] != 3:
             raise ShapeError(f"cross takes vectors of three, not {self.shape} and {right.shape}.")
         return self.roll(-1, a) * right.roll(1, a) - self.roll(1, a) * right.roll(-1, a)
@@ -125,18 +138,19 @@ class Special(Linalg):
     ) -> Tensor:
         """Differences of neighbours along an axis (the last by default), `n` times."""
         axis = either("diff", axis, dim)
-        a = axis_of("diff", -1 if axis is None else axis, self.ndim)
+        a = own_axis("diff", -1 if axis is None else axis, self.ndim)
         out = result(self.uop, self)
-        for _ in range(n):
+        for _ in range(min(integer("diff", "n", n, 0), self.shape[a])):  # nothing is left then
             m = max(out.shape[a] - 1, 0)
             out = out.narrow(a, min(1, out.shape[a]), m) - out.narrow(a, 0, m)
         return out
 
     def rot90(self, k: Integer = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
         """Turned by k quarters from the first axis towards the second."""
-        a, b = (axis_of("rot90", x, self.ndim) for x in axes)
-        if a == b:
+        k, plane = integer("rot90", "k", k), [axis_of("rot90", x, self.ndim) for x in axes]
+        if len(plane) != 2 or plane[0] == plane[1]:
             raise ArgumentError(f"rot90: axes {tuple(axes)} are not two axes.")
+        a, b = plane
         u = self.uop
         if k % 4 in (1, 3):
             u = swap(u, a, b).flip((a,)) if k % 4 == 1 else swap(u, a, b).flip((b,))
