@@ -409,5 +409,5 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     # indices
     Ops.GATHER: (_gather, None),
     Ops.SCATTER: (_scatter_base, None, _scatter_updates),
-    Ops.KERNEL: (_no_kernel,) * 64,
+    Ops.KERNEL: tuple(map(_kernel, range(64))),
 }

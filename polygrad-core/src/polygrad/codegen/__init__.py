@@ -6,8 +6,10 @@ from .. import settings
 from ..contract import LinearProgram
 from ..target import Target
 from ..uop.ops import UOp
+from . import ordered
 from .kernel import Kernel, canonical
 from .lower import lower
+from .ordered import is_ordered
 from .recipes import choose
 
 __all__ = ["compile_kernel", "optimize"]
@@ -20,8 +22,11 @@ def optimize(sink: UOp, target: Target) -> Kernel:
 
 def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
-    kernel = optimize(sink, target)
-    program = lower(kernel, target, name, _note(kernel))
+    if is_ordered(sink):
+        program = ordered.program(sink, target, name)
+    else:
+        kernel = optimize(sink, target)
+        program = lower(kernel, target, name, _note(kernel))
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program
 

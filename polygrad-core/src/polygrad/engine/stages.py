@@ -264,12 +264,14 @@ class _Planner:
             use += [(b, True)] if p.access != "r" else []
         self.uses.append(use)
         renamed = {f"v{i}": v.arg[0] for i, v in enumerate(item.variables)}
+        fixed = {f"v{i}": n for i, n in enumerate(item.values) if n is not None}
         for spec in linear.variables:
-            self._variable(renamed[spec.name], spec)
+            if spec.name not in fixed:
+                self._variable(renamed[spec.name], spec)
         return Launch(
             linear.name,
             tuple(at),
-            tuple((renamed[v.name],) for v in linear.variables),
+            tuple((fixed.get(v.name, renamed[v.name]),) for v in linear.variables),
             tuple(_renamed(g, renamed) for g in linear.grid),
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .. import settings
 from ..uop.ops import Ops, UOp, size
+from ..uop.rewrite import substitute
 from .build import Builder, scatter_kernels
 from .fusion import Fusion, Group, Use, _reaches
 from .indexing import flat
@@ -25,6 +26,7 @@ class KernelItem:
     buffers: tuple[UOp, ...]
     device: str
     variables: tuple[UOp, ...] = ()
+    values: tuple[int | None, ...] = ()  # of the variables, where this launch fixes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ def _items(
     if first.op is Ops.COPY:
         source = first.src[0]
         return [CopyItem(leaves[first], leaves.get(source, source))]
+    if first.op is Ops.KERNEL:
+        return kernel_items(group.stored, leaves, devices[first])
     if size(first.shape) == 0:
         return []
     kernels = [builder.kernels[group]]
@@ -167,4 +171,41 @@ def _items(
         sink = kernel.sink()
         variables = tuple(n for n in sink.toposort() if n.op is Ops.VARIABLE)
         items.append(KernelItem(sink, tuple(kernel.slots), devices[first], variables))
+    return items
+
+
+def kernel_items(
+    nodes: Sequence[UOp], leaves: dict[UOp, UOp], device: str
+) -> list[KernelItem | CopyItem]:
+    """A kernel that somebody wrote, its outputs filled first where it does not overwrite them."""
+    call, sources = nodes[0].arg, [leaves.get(s, s) for s in nodes[0].src]
+    if all(size(o.shape) == 0 for o in call.outputs):
+        return []
+    kept = {n.arg.which: leaves[n] for n in nodes}
+    by_slot = {
+        o.slot: kept[i] if i in kept else UOp.buffer(o.dtype, o.shape, device)
+        for i, o in enumerate(call.outputs)
+    }
+    items: list[KernelItem | CopyItem] = []
+    same: dict[UOp, int] = {}  # one leaf is one parameter
+    merged: dict[int, int] = {}
+    for slot, leaf in zip(call.slots, sources, strict=True):
+        if slot in by_slot:
+            items.append(CopyItem(by_slot[slot], leaf))
+        else:
+            merged[slot] = same.setdefault(leaf, slot)
+            by_slot[slot] = leaf
+    params = [n for n in call.sink.toposort() if n.op is Ops.PARAM]
+    exchange = {
+        p: UOp(p.op, p.dtype, (), (merged[p.arg[0]], p.arg[1]))
+        for p in params
+        if merged.get(p.arg[0], p.arg[0]) != p.arg[0]
+    }
+    sink = substitute(call.sink, exchange) if exchange else call.sink
+    variables = tuple(n for n in sink.toposort() if n.op is Ops.VARIABLE)
+    fixed = dict(call.values)
+    values = tuple(fixed.get(v.arg[0]) for v in variables)
+    anything = next(iter(by_slot.values()))
+    buffers = tuple(by_slot.get(i, anything) for i in range(max(by_slot) + 1))
+    items.append(KernelItem(sink, buffers, device, variables, values))
     return items

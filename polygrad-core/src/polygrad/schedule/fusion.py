@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
@@ -106,7 +106,7 @@ def _survey(node: UOp, facts: Facts) -> None:
     op = node.op
     if op in (Ops.CONTIGUOUS, Ops.AFTER, Ops.SCAN, *_WHOLE):
         facts.forced.add(node)
-    if op in (Ops.COPY, Ops.SCATTER):
+    if op in _WHOLE:
         facts.forced.update(s for s in src if s.op is not Ops.BUFFER)
     if op is Ops.GATHER:
         facts.forced.update(_gather_base(node))
@@ -171,6 +171,7 @@ class Fusion:
         self.home: dict[UOp, Use] = {}
         self.groups: list[Group] = []
         self.reduce_loops: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
+        self.launches: dict[tuple[Any, ...], Use] = {}
         for node in reversed(self.order):
             self._visit(node)
 
@@ -291,6 +292,9 @@ class Fusion:
 
     def _store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
         home = None if node.op in (Ops.SCAN, *_WHOLE) else self._join(node, uses)
+        if node.op is Ops.KERNEL:  # one launch has several outputs
+            launch = (node.src, node.arg._replace(which=0))
+            home = self.launches[launch] = self.launches.get(launch) or self._new_group(node)
         if home is None:
             home = self._new_group(node)
         self.home[node] = home

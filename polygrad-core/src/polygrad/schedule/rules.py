@@ -35,6 +35,12 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
 
 
+def _memory(node: UOp) -> UOp:
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node
+
+
 def _split_long(node: UOp) -> UOp:
     x = node.src[0]
     op, axes = node.arg

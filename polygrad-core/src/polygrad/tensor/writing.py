@@ -14,7 +14,8 @@ from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..uop.ops import UOp, size
 from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
-from .indexing import Indexing, View, flat_places, joined_arrays, parse, read, wrapped
+from .indexing import View, flat_places, joined_arrays, parse, read, wrapped
+from .kernels import Kernels
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -30,7 +31,7 @@ _REDUCE = {
 }
 
 
-class Writing(Indexing):
+class Writing(Kernels):
     """Item assignment and scatter."""
 
     __slots__ = ()

@@ -20,7 +20,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, canonical, dtypes
 from .opcodes import (
@@ -43,6 +43,7 @@ __all__ = [
     "REDUCERS",
     "TERNARY",
     "UNARY",
+    "KernelInfo",
     "Ops",
     "Shape",
     "UOp",
@@ -61,6 +62,12 @@ _DOUBLE: Final = struct.Struct("<d").pack
 _BY_BITS: Final = frozenset({float, bool})
 # The dtype of a result that has not its last source's.
 _RESULT: Final = {Ops.THREEFRY: dtypes.uint32, **dict.fromkeys(COMPARISONS, dtypes.bool)}
+
+
+class KernelInfo(NamedTuple):
+    """What a kernel's SINK says of itself."""
+
+    name: str = "kernel"
 
 
 class _Parts:
@@ -159,8 +166,16 @@ class UOp(_Parts):
         return UOp(Ops.IOTA, dtype, (), n)
 
     @staticmethod
-    def range(lo: UOp | int, hi: UOp | int, ident: int, kind: str = "loop") -> UOp:
-        """A loop counter from lo to hi - 1 of a kernel; `ident` is its number in that kernel."""
+    def range(
+        lo: UOp | int | None, hi: UOp | int, ident: int | None = None, kind: str = "loop"
+    ) -> UOp:
+        """A loop counter from lo (None: 0) to hi - 1 of a kernel; `ident` is its number in that
+        kernel. `range(n, ident)` counts from 0."""
+        if ident is None:
+            if isinstance(hi, UOp) or lo is None:
+                raise TypeError("UOp.range takes the length of a loop and its number.")
+            lo, hi, ident = 0, lo, hi
+        lo = 0 if lo is None else lo
         bounds = tuple(b if isinstance(b, UOp) else UOp.index(b) for b in (lo, hi))
         return UOp(Ops.RANGE, dtypes.index, bounds, (ident, kind))
 
@@ -305,10 +320,14 @@ class UOp(_Parts):
     def window(self, axis: int, size: int, stride: int, dilation: int) -> UOp:
         return UOp(Ops.WINDOW, self.dtype, (self,), (axis, size, stride, dilation))
 
-    def reduce(self, op: Ops, axes: Sequence[int]) -> UOp:
-        """Tensor floor: reduce over `axes`, which disappear from the shape."""
-        axes = tuple(sorted(axes))
-        return UOp(Ops.REDUCE, self.dtype, (self,), (op, axes)) if axes else self
+    def reduce(self, op: Ops, axes: Sequence[int] | Sequence[UOp]) -> UOp:
+        """Tensor floor: reduce over `axes`, which disappear from the shape. Kernel floor: over
+        loops."""
+        if axes and isinstance(axes[0], UOp):
+            value = self.load() if self.op is Ops.INDEX else self
+            return UOp(Ops.REDUCE, self.dtype, (value, *axes), op)
+        over = tuple(sorted(axes))
+        return UOp(Ops.REDUCE, self.dtype, (self,), (op, over)) if over else self
 
     def broadcast_to(self, shape: Sequence[int]) -> UOp:
         """numpy's rule: missing leading axes are added, axes of size 1 grow."""
@@ -337,9 +356,31 @@ class UOp(_Parts):
     def copy_to(self, device: str) -> UOp:
         return UOp(Ops.COPY, self.dtype, (self,), device)
 
-    def store(self, value: UOp, combine: Ops | None = None) -> UOp:
-        """Tensor floor: the effect of writing `value` into this view of a buffer."""
-        return UOp(Ops.STORE, dtypes.void, (self, value), combine)
+    def store(
+        self, value: UOp | float, combine: Ops | None = None, *, gate: UOp | None = None
+    ) -> UOp:
+        """The effect of writing `value` into this view of a buffer (a kernel: into this place, if
+        `gate` holds)."""
+        src = (self, self._with(value))
+        return UOp(Ops.STORE, dtypes.void, src if gate is None else (*src, gate), combine)
+
+    # ---- kernel floor: what people write kernels with (kernel.py)
+
+    def load(self, gate: UOp | None = None) -> UOp:
+        """The value at this place, 0 where `gate` is false."""
+        return UOp(Ops.LOAD, self.dtype, (self,) if gate is None else (self, gate))
+
+    def end(self, *loops: UOp) -> UOp:
+        """This effect at every step of the loops, the first of them outermost."""
+        return UOp(Ops.END, dtypes.void, (self, *loops)) if loops else self
+
+    def sink(self, *effects: UOp, arg: KernelInfo | None = None) -> UOp:
+        """A kernel of these effects."""
+        return UOp(Ops.SINK, dtypes.void, (self, *effects), arg)
+
+    def group(self, *effects: UOp) -> UOp:
+        """Several effects as one, for `end` and `after`."""
+        return UOp(Ops.END, dtypes.void, (self, *effects)) if effects else self
 
     def after(self, *effects: UOp) -> UOp:
         return UOp(Ops.AFTER, self.dtype, (self, *effects))

@@ -10,6 +10,7 @@ from a file. Rules are tables: an op not in a floor's table is not legal there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -220,6 +221,21 @@ def _after(u: UOp) -> str | None:
     return _keeps_type(u) if effects else "waits for something that is no effect"
 
 
+def _kernel(u: UOp) -> str | None:
+    call = u.arg
+    slots = {o.slot: (o.dtype, o.shape) for o in call.outputs}
+    if u.dtype is not call.outputs[call.which].dtype or len(call.slots) != len(u.src):
+        return "does not fit its outputs and sources"
+    slots |= {slot: (s.dtype, s.shape) for slot, s in zip(call.slots, u.src, strict=True)}
+    for p in call.sink.toposort():
+        if p.op is Ops.PARAM:
+            dtype, shape = slots.get(p.arg[0], (dtypes.void, ()))
+            held = dtypes.uint8 if dtype is dtypes.bool else dtype
+            if held is not p.dtype or math.prod(shape) != p.arg[1]:
+                return f"gives parameter {p.arg} of {p.dtype.name} a {dtype.name}{shape}"
+    return None
+
+
 def _anything(u: UOp) -> str | None:
     return None
 
@@ -245,7 +261,7 @@ _TENSOR: Final[dict[Ops, Rule]] = {
     Ops.COPY: _copy,
     Ops.STORE: _tensor_store,
     Ops.AFTER: _after,
-    Ops.KERNEL: _anything,
+    Ops.KERNEL: _kernel,
     Ops.SINK: _anything,
 }
 
@@ -313,6 +329,26 @@ def _kernel_reduce(u: UOp) -> str | None:
     return _keeps_type(u)
 
 
+def _local(u: UOp) -> str | None:
+    fits = isinstance(u.arg, tuple) and len(u.arg) in (2, 3) and type(u.arg[0]) is int
+    return None if fits and u.arg[0] > 0 else "needs (count, space)"
+
+
+def _end(u: UOp) -> str | None:
+    effects = [s for s in u.src if s.op is not Ops.RANGE]
+    wrong = [s for s in effects if s.op not in (Ops.STORE, Ops.END)]
+    if wrong or not effects:
+        return f"closes {wrong[0].op.name if wrong else 'nothing'}, which is no effect"
+    return None
+
+
+def _order(u: UOp) -> str | None:
+    if u.src[0].op in (Ops.PARAM, Ops.LOCAL, Ops.AFTER):
+        wrong = [s for s in u.src[1:] if s.op not in (Ops.STORE, Ops.END, Ops.RANGE)]
+        return f"follows a {wrong[0].op.name}, which is no effect" if wrong else None
+    return None  # a value that was kept for later as well
+
+
 def _sink(u: UOp) -> str | None:
     wrong = [s.op.name for s in u.src if s.op not in (Ops.STORE, Ops.END, Ops.AFTER)]
     return f"collects a {wrong[0]}, which is no effect" if wrong else None
@@ -327,7 +363,8 @@ _KERNEL: Final[dict[Ops, Rule]] = {
     Ops.STORE: _store,
     Ops.REDUCE: _kernel_reduce,
     Ops.SCAN: _kernel_reduce,
-    Ops.AFTER: _anything,
-    Ops.END: _anything,
+    Ops.LOCAL: _local,
+    Ops.AFTER: _order,
+    Ops.END: _end,
     Ops.SINK: _sink,
 }
