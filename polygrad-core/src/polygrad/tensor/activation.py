@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..dtype import promote_scalar
 from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
@@ -21,8 +22,9 @@ class Activation(Reduce):
     __slots__ = ()
 
     def relu(self) -> Tensor:
-        """max(self, 0); NaN stays NaN, the slope at 0 is 0."""
-        return result(formulas.relu(self.uop), self)
+        """max(self, 0); NaN stays NaN, the slope at 0 is 0. Bools give int32, as beside any 0."""
+        u = self.uop
+        return result(formulas.relu(u.cast(promote_scalar(u.dtype, 0))), self)
 
     def relu6(self) -> Tensor:
         """min(max(self, 0), 6)."""
