@@ -341,8 +341,16 @@ def _size(shape: Shape) -> int:
     return math.prod(shape)
 
 
-def _no_kernel(node: UOp, g: UOp) -> UOp:
-    raise GradientError("a custom kernel has no gradient of its own; give it grad_fxn.")
+def _kernel(own: int) -> Rule:
+    """A kernel says itself what flows into its sources."""
+
+    def rule(node: UOp, g: UOp) -> UOp:
+        if node.arg.gradient is None:
+            raise GradientError("a custom kernel has no gradient of its own; give it grad_fxn.")
+        part: UOp | None = node.arg.gradient(node, g)[own]
+        return _filled(node.src[own], 0) if part is None else part
+
+    return rule
 
 
 def _copied(node: UOp, g: UOp) -> UOp:

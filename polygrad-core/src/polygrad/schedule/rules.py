@@ -29,6 +29,8 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
         src = tuple(new[s] for s in node.src)
         if node.op in _WHOLE:
             src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
+        if node.op is Ops.KERNEL:  # it reads memory, whatever the shape
+            src = tuple(map(_memory, src))
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         kept = node if same else UOp(node.op, node.dtype, src, node.arg)
         new[node] = _SPLIT[node.op](kept) if node.op in _SPLIT else kept
