@@ -6,26 +6,28 @@ nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ._lazy import lazily
 
 __version__ = "0.1.0"
 
-# public name -> (module, name there); an empty name is the module itself
-_NAMES: dict[str, tuple[str, str]] = {
-    "Context": ("polygrad.settings", "Context"),
-    "Device": ("polygrad.plugin", "Device"),
-    "Model": ("polygrad.model", "Model"),
-    "Ops": ("polygrad.uop.ops", "Ops"),
-    "PolygradError": ("polygrad.errors", "PolygradError"),
-    "Tensor": ("polygrad.tensor", "Tensor"),
-    "UOp": ("polygrad.uop.ops", "UOp"),
-    "Variable": ("polygrad.uop", "Variable"),
-    "compile": ("polygrad._jit", "compile"),
-    "device": ("polygrad.device", ""),
-    "dtypes": ("polygrad.dtype", "dtypes"),
-    "errors": ("polygrad.errors", ""),
-    "jit": ("polygrad._jit", "jit"),
-    "nn": ("polygrad.nn", ""),
+# public name -> module; an empty one where the name is the module itself
+_NAMES = {
+    "Context": "settings",
+    "Device": "plugin",
+    "Model": "model",
+    "Ops": "uop.ops",
+    "PolygradError": "errors",
+    "Tensor": "tensor",
+    "UOp": "uop.ops",
+    "Variable": "uop",
+    "compile": "_jit",
+    "device": "",
+    "dtypes": "dtype",
+    "errors": "",
+    "jit": "_jit",
+    "nn": "",
 }
 
 __all__ = ["__version__", *_NAMES]
@@ -45,18 +47,7 @@ if TYPE_CHECKING:
     from .uop import Variable as Variable
     from .uop.ops import Ops as Ops
     from .uop.ops import UOp as UOp
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'polygrad' has no attribute {name!r}")
-    from importlib import import_module
-
-    module, attribute = _NAMES[name]
-    found = import_module(module)
-    value = getattr(found, attribute) if attribute else found
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@
     ├── DTypeError (TypeError)              unknown or unfitting dtype
     ├── ArgumentError (ValueError, TypeError)  an argument's value or kind is wrong, or its name
     ├── UnknownName (LookupError)           a name looked up in a table that lacks it
+    │   └── NoAttribute (AttributeError)    a module of ours has no such name
     ├── IndexError_ (IndexError)            an index outside its axis
     ├── GradientError (RuntimeError)        backward cannot be done
     ├── CaptureError (RuntimeError)         host reads and other misuse while capturing
@@ -51,6 +52,9 @@ class ArgumentError(PolygradError, ValueError, TypeError):
 
 
 class UnknownName(PolygradError, LookupError): ...
+
+
+class NoAttribute(UnknownName, AttributeError): ...
 
 
 class IndexError_(PolygradError, IndexError): ...

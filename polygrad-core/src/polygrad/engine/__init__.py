@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-# public name -> (module, name there); an empty name is the module itself
+from .._lazy import lazily
+
+# public name -> module; an empty one where the name is the module itself
 _NAMES = {
-    "Capture": ("capture", "Capture"),
-    "Number": ("capture", "Number"),
-    "Recorded": ("record", "Recorded"),
-    "Runtime": ("runtime", "Runtime"),
-    "current": ("runtime", "current"),
-    "make_plan": ("record", "make_plan"),
-    "realize": ("run", "realize"),
-    "runtime": ("runtime", ""),
-    "use": ("runtime", "use"),
+    "Capture": "capture",
+    "Number": "capture",
+    "Recorded": "record",
+    "Runtime": "runtime",
+    "current": "runtime",
+    "make_plan": "record",
+    "realize": "run",
+    "runtime": "",
+    "use": "runtime",
 }
 
 __all__ = sorted(_NAMES)
@@ -29,15 +31,4 @@ if TYPE_CHECKING:
     from .runtime import Runtime as Runtime
     from .runtime import current as current
     from .runtime import use as use
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'polygrad.engine' has no attribute {name!r}")
-    from importlib import import_module
-
-    module, attribute = _NAMES[name]
-    found = import_module(f"{__name__}.{module}")
-    value = getattr(found, attribute) if attribute else found
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _NAMES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .archive import Archive as Archive
@@ -27,14 +29,4 @@ _NAMES = {
     "FileSource": "source",
 }
 __all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    # NOTE: importing the module `atomic` binds that name here; the function takes its place.
-    found = getattr(import_module(f".{_NAMES[name]}", __name__), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, _NAMES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .history import History as History
@@ -11,13 +13,4 @@ if TYPE_CHECKING:
 
 _NAMES = {"History": "history", "Model": "model", "Step": "history"}
 __all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_NAMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _NAMES)

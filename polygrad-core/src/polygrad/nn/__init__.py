@@ -8,7 +8,9 @@ model, and `get_state_dict` names what it finds by the path of attributes to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
     from . import init as init
@@ -66,15 +68,4 @@ _NAMES = {
     "state": "",
 }
 __all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    module = _NAMES[name]
-    found = import_module(f".{module or name}", __name__)
-    value = getattr(found, name) if module else found
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _NAMES)
