@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from polygrad.codegen import transform as verbs
-from polygrad.codegen.kernel import Kernel, canonical, length, static
+from polygrad.codegen.kernel import Kernel, canonical
 from polygrad.codegen.recipes import reference
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
 from polygrad.target import Target
+from polygrad.testing.fuzz_transforms import random_list
 from polygrad.uop.ops import Ops, UOp
 
 F32 = dtypes.float32
@@ -53,54 +54,6 @@ def graphs() -> dict[str, tuple[list[UOp], list[UOp]]]:
         "two stores": ([moment, (b + moment).contiguous()], [old, grad, b]),
         "integers": ([i.reduce(Ops.ADD, (1,)), i.reduce(Ops.MINIMUM, (0,))], [i]),
     }
-
-
-def random_list(kernel: Kernel, rng: random.Random, count: int) -> Kernel:
-    """A random legal list of verbs; a choice that is not legal is skipped."""
-    for _ in range(count):
-        try:
-            kernel = random_verb(kernel, rng)
-        except verbs.ScheduleError:
-            continue
-    return bind_some(kernel, rng)
-
-
-def random_verb(kernel: Kernel, rng: random.Random) -> Kernel:
-    plain = [r for r in kernel.order if static(r) and kernel.kind(r) == "loop" and length(r) > 1]
-    if not plain:
-        return kernel
-    loop, n = rng.choice(plain), 0
-    n = length(loop)
-    verb = rng.choice(
-        ["split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", "partial"]
-    )
-    if verb == "split":
-        return verbs.split(kernel, loop, rng.choice([d for d in range(1, n + 1) if n % d == 0]))
-    if verb == "block":
-        return verbs.block(kernel, loop, rng.randint(1, n))
-    if verb == "peel":
-        return verbs.peel(kernel, loop, rng.randint(1, n - 1))
-    if verb == "pad":
-        return verbs.pad(kernel, loop, rng.randint(2, 6))
-    if verb == "fuse":
-        at = rng.randrange(len(kernel.order))
-        return verbs.fuse(kernel, kernel.order[at - 1], kernel.order[at])
-    if verb == "reorder":
-        return verbs.reorder(kernel, rng.sample(kernel.order, len(kernel.order)))
-    if verb == "unroll" and n <= 6:
-        return verbs.unroll(kernel, loop)
-    if verb == "lanes" and not kernel.of_kind("vector") and n in (2, 4, 8):
-        return verbs.vectorize(kernel, loop)
-    if verb == "partial" and n <= 6:
-        return verbs.accumulate(kernel, loop)
-    return kernel
-
-
-def bind_some(kernel: Kernel, rng: random.Random) -> Kernel:
-    for loop in kernel.outputs:
-        if static(loop) and kernel.kind(loop) == "loop" and rng.random() < 0.5:
-            kernel = verbs.bind(kernel, loop)
-    return kernel
 
 
 def filled(leaves: list[UOp]) -> dict[UOp, np.ndarray]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from .. import codegen, settings
 from ..codegen import transform as verbs
-from ..codegen.kernel import Kernel, canonical, length, static
+from ..codegen.kernel import Kernel, canonical, length, misplaced, static
 from ..engine import kernels, runtime
 from ..target import Target
 from ..uop.ops import UOp
@@ -23,13 +23,19 @@ VERBS = ("split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", 
 
 
 def random_list(kernel: Kernel, rng: random.Random, count: int) -> Kernel:
-    """`count` random verbs, then some of the outputs bound to the grid."""
+    """`count` random verbs, then some of the outputs bound to the grid.
+
+    A verb alone may leave a loop order in which a reduction is read before it is there; recipes put
+    that right with a `reorder` at the end, and here such a verb is undone.
+    """
     for _ in range(count):
         with suppress(verbs.ScheduleError):
-            kernel = random_verb(kernel, rng)
+            made = random_verb(kernel, rng)
+            kernel = made if misplaced(made) is None else kernel
     for loop in kernel.outputs:
         if static(loop) and kernel.kind(loop) == "loop" and rng.random() < 0.5:
-            kernel = verbs.bind(kernel, loop)
+            made = verbs.bind(kernel, loop)
+            kernel = made if misplaced(made) is None else kernel
     return kernel
 
 
