@@ -137,3 +137,9 @@ def test_halves_round_at_every_step() -> None:
     k = judge.multiply(x, x)
     assert (k.error <= 2**-8 * np.abs(k.value) * 1.01).all()
     assert (k.error > 0).all()
+
+
+def test_logsumexp_of_infinities_is_the_infinity() -> None:
+    rows = [[-np.inf, -np.inf], [np.inf, 0.0], [np.nan, 0.0], [np.log(3.0), -np.inf]]
+    known = axes.logsumexp(exact(np.array(rows), "float64"), 1)
+    np.testing.assert_allclose(known.value, [-np.inf, np.inf, np.nan, np.log(3.0)], rtol=1e-12)

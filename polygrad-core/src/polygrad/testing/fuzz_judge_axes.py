@@ -179,8 +179,11 @@ def log_softmax(x: Known, axis: int) -> Known:
 
 
 def logsumexp(x: Known, axis: int) -> Known:
+    """As torch and scipy have it: of infinities it is the infinity, not inf - inf."""
     x = floated(x)
     top = largest(x, (axis,), True)
+    finite = np.isfinite(top.value)
+    top = top._replace(value=np.where(finite, top.value, 0), error=np.where(finite, top.error, 0))
     summed = total(unary(np.exp, 4)(subtract(x, top)), (axis,), True)
     return moved(np.squeeze)(add(unary(np.log, 4)(summed), top), axis=axis)
 
