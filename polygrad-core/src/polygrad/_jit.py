@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from . import settings
 from ._nested import filled, flatten, names_of, rebuilt, taken
+from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
@@ -33,7 +34,7 @@ from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current
-from .errors import ArgumentError, public
+from .errors import ArgumentError, public, shown
 from .tensor import Tensor
 from .tensor.base import leaf as tensor_of_leaf
 from .tensor.base import replayed
@@ -77,6 +78,8 @@ class Compiled:
     """A function made by `jit` or `compile`; call it as the original."""
 
     def __init__(self, function: Callable[..., Any], what: str, one_signature: bool) -> None:
+        if not callable(function):
+            raise ArgumentError(f"{what} takes a function, not {shown(function)}.")
         functools.update_wrapper(self, function)
         self.function, self.what, self.one_signature = function, what, one_signature
         self._captures: OrderedDict[Signature, list[_Captured]] = OrderedDict()
@@ -347,7 +350,7 @@ class _Trace:
         roots: dict[UOp, int] = {}
         try:
             with capture.runtime.capture(capture):
-                returned = function(*self.args, **self.kwargs)
+                returned = call_back(capture.what, function, *self.args, **self.kwargs)
                 self.outputs = taken(returned, roots)
             ends = [(o, o.tensor.uop) for o in capture.outside.values()]
         finally:

@@ -134,7 +134,7 @@ def filled(structure: Any, made: Sequence[Tensor], numbers: Sequence[int | float
 def names_of(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[str]:
-    """The name of each tensor argument, in the order of `flatten`: x, batch['image'], args[2]."""
+    """The name of each tensor argument, in the order of `flatten`: 'x', batch['image'], batch.y."""
     import inspect
 
     try:
@@ -154,7 +154,7 @@ def names_of(
             )
 
     for i, x in enumerate(args):
-        walk(x, repr(names[i]) if i < len(names) else f"number {i}")
+        walk(x, names[i] if i < len(names) else f"number {i}")
     for key in sorted(kwargs):
-        walk(kwargs[key], repr(key))
-    return found
+        walk(kwargs[key], key)
+    return [repr(path) if path.isidentifier() else path for path in found]

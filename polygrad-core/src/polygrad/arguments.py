@@ -16,26 +16,40 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .errors import did_you_mean, is_ours, shown
+from .errors import ArgumentError, did_you_mean, is_ours, shown
 
 
 def blame(
     entry: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> str:
     """What is wrong with the arguments of `entry(*args, **kwargs)`; an empty string if nothing."""
-    signature = inspect.signature(entry)
     name = _name(entry)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as reason:
-        return _unbound(name, signature, kwargs, str(reason))
+    if text := _unbound(name, entry, args, kwargs):
+        return text
     if not _raised_by_us(error):
         return ""
-    for parameter, value in bound.arguments.items():
+    signature = inspect.signature(entry)
+    for parameter, value in signature.bind(*args, **kwargs).arguments.items():
         kind = _annotation(entry, signature.parameters[parameter])
         if kind is not Any and not _fits(value, kind):
             return f"{name}: {parameter} is {_described(kind)}, not {shown(value)}."
     return ""
+
+
+def call_back(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user's, which `what` names.
+
+    Raises ArgumentError for arguments that it does not take.
+    """
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        traceback = error.__traceback__
+        entered = traceback is not None and traceback.tb_next is not None
+        text = "" if entered else _unbound(what, function, args, kwargs)
+        if not text:
+            raise
+    raise ArgumentError(text)
 
 
 def _name(entry: Callable[..., Any]) -> str:
@@ -44,12 +58,23 @@ def _name(entry: Callable[..., Any]) -> str:
     return outer[-1] if name in ("__init__", "__call__") and outer else name.strip("_")
 
 
-def _unbound(name: str, signature: inspect.Signature, given: Mapping[str, Any], reason: str) -> str:
-    """The error of arguments that do not fit the parameters at all."""
+def _unbound(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> str:
+    """The error of arguments that do not fit the parameters at all; an empty string if they do."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C that tells nothing
+        return ""
+    try:
+        signature.bind(*args, **kwargs)
+        return ""
+    except TypeError as error:
+        reason = str(error)
     some = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
     takes = ", ".join(str(p.replace(annotation=p.empty)) for p in some) or "nothing"
     named = [p.name for p in some if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
-    unknown = next((k for k in given if k not in named), None)
+    unknown = next((k for k in kwargs if k not in named), None)
     if unknown is not None:
         reason = f"no argument {unknown!r}"
     hint = did_you_mean(unknown, named) if unknown is not None else ""

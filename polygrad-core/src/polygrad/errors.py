@@ -16,7 +16,10 @@
     │   └── DeviceContractError, DeviceForked, DeviceMemoryError (MemoryError)
     ├── PluginError (ImportError)
     │   └── PluginLoadError, PluginIncompatible, PluginConflict, PluginInvalid, PluginReserved
-    ├── FormatError (ValueError)            a file that cannot be read
+    ├── FileError (OSError)                 a file that cannot be opened
+    │   ├── FileMissing (FileNotFoundError) there is none
+    │   └── FileDenied (PermissionError)    we may not read it, or write there
+    ├── FormatError (ValueError)            a file that is not what it should be
     │   ├── FormatUnknown, FormatAmbiguous
     │   └── BundleError                     a .pgb file that is not one, or was damaged
     ├── UnsupportedOp (NotImplementedError) a renderer cannot print an operation
@@ -109,6 +112,15 @@ class PluginInvalid(PluginError): ...
 
 
 class PluginReserved(PluginError): ...
+
+
+class FileError(PolygradError, OSError): ...
+
+
+class FileMissing(FileError, FileNotFoundError): ...
+
+
+class FileDenied(FileError, PermissionError): ...
 
 
 class FormatError(PolygradError, ValueError): ...

@@ -9,7 +9,6 @@ living writer holds a lock on its temporary file, which is how the two are told 
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import os
 import stat
@@ -17,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, FileDenied, FileMissing
 
 try:
     import fcntl
@@ -33,9 +32,9 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     target = os.path.realpath(os.fspath(path))
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
+        raise FileMissing(f"there is no such folder: {folder!r}.")
     if os.path.exists(target) and not os.path.isfile(target):
-        raise ArgumentError(f"{target}: cannot be replaced by a file, it is no regular file")
+        raise ArgumentError(f"{target}: cannot be replaced by a file, it is no regular file.")
     sweep(target)
     temporary, file = _create(target)
     try:
@@ -85,7 +84,10 @@ def _place(target: str) -> tuple[str, str]:
 def _create(target: str) -> tuple[str, IO[bytes]]:
     folder, prefix = _place(target)
     while True:
-        fd, temporary = tempfile.mkstemp(prefix=prefix, suffix=_SUFFIX, dir=folder)
+        try:
+            fd, temporary = tempfile.mkstemp(prefix=prefix, suffix=_SUFFIX, dir=folder)
+        except PermissionError:
+            raise FileDenied(f"{target}: we may not write to the folder.") from None
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)
         if os.path.exists(temporary):  # else swept between the two calls: make another

@@ -10,7 +10,14 @@ import os
 import threading
 from typing import IO, Any, NoReturn
 
-from ..errors import ArgumentError, FormatError
+from ..errors import (
+    ArgumentError,
+    FileDenied,
+    FileError,
+    FileMissing,
+    FormatError,
+    did_you_mean,
+)
 
 Readable = Any  # str, os.PathLike, bytes-like, or a FileSource
 
@@ -35,12 +42,12 @@ class FileSource:
             view = memoryview(source).cast("B") if memoryview(source).nbytes else memoryview(b"")
             return cls("<bytes>", view.nbytes, view, None)
         if not isinstance(source, (str, os.PathLike)):
-            raise ArgumentError(f"a file is a path or bytes, not {type(source).__name__}")
+            raise ArgumentError(f"a file is a path or bytes, not {type(source).__name__}.")
         path = os.fspath(source)
         name = path if isinstance(path, str) else os.fsdecode(path)
         if os.path.isdir(path):
-            raise FormatError(f"{name}: is a folder, not a file")
-        file = open(path, "rb")  # noqa: SIM115  closed by close()
+            raise FormatError(f"{name}: is a folder, not a file.")
+        file = _opened(path, name)
         return cls(name, os.fstat(file.fileno()).st_size, None, file)
 
     def read(self, offset: int, length: int) -> memoryview:
@@ -74,3 +81,23 @@ class FileSource:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _opened(path: str | bytes, name: str) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise FileMissing(f"there is no file {name!r}.{_neighbour(name)}") from None
+    except PermissionError:
+        raise FileDenied(f"{name}: we may not read it.") from None
+    except OSError as error:
+        raise FileError(f"{name}: cannot be opened: {error.strerror}.") from None
+
+
+def _neighbour(name: str) -> str:
+    """A hint at a file of a similar name in the same folder."""
+    folder, wanted = os.path.split(name)
+    try:
+        return did_you_mean(wanted, os.listdir(folder or "."), fold=str)
+    except OSError:
+        return " There is no such folder."
