@@ -4,8 +4,8 @@ Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations m
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
     Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg
-         → Special → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels → Writing
-         → Autograd → Interop → Tensor
+         → Special → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
+         → Sorting → Writing → Autograd → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.

@@ -1,0 +1,182 @@
+"""Sorting and what rests on it, against numpy (F037)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygrad import Context, Tensor, dtypes
+from polygrad.errors import ArgumentError, ShapeError
+
+LENGTHS = [0, 1, 2, 31, 32, 33, 64, 65, 150]
+FLOATS = [np.float16, np.float32, np.float64]
+WHOLE = [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+
+
+def stable(a: np.ndarray, axis: int = -1, descending: bool = False) -> np.ndarray:
+    """numpy's stable order; descending: of the complement, so that equal ones keep theirs."""
+    if not descending:
+        return np.argsort(a, axis=axis, kind="stable")
+    return np.flip(np.argsort(np.flip(a, axis), axis=axis, kind="stable") * -1, axis) + (
+        a.shape[axis] - 1
+    )
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_any_length(device: str, n: int, rng: np.random.Generator) -> None:
+    a = rng.integers(0, 20, n).astype(np.float32)
+    values, places = Tensor(a).sort()
+    np.testing.assert_array_equal(values.numpy(), np.sort(a))
+    np.testing.assert_array_equal(places.numpy(), stable(a))
+    assert places.dtype is dtypes.int32
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("descending", [False, True])
+def test_any_dtype(device: str, dtype: Any, descending: bool, rng: np.random.Generator) -> None:
+    a = rng.normal(size=(2, 40)) * 50
+    if dtype in WHOLE and dtype is not np.bool_:
+        info = np.iinfo(dtype)
+        a = rng.integers(info.min, info.max, (2, 40), dtype=dtype, endpoint=True)
+    a = (a > 0) if dtype is np.bool_ else a.astype(dtype)
+    a[:, 7] = a[:, 30]
+    values, places = Tensor(a).sort(descending=descending)
+    want = stable(a, descending=descending)
+    np.testing.assert_array_equal(places.numpy(), want)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(a, want, -1))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+def test_any_axis(device: str, axis: int, rng: np.random.Generator) -> None:
+    a = rng.normal(size=(3, 35, 2)).astype(np.float32)
+    values, places = Tensor(a).sort(axis)
+    np.testing.assert_array_equal(values.numpy(), np.sort(a, axis))
+    np.testing.assert_array_equal(places.numpy(), np.argsort(a, axis, kind="stable"))
+
+
+def test_nan_is_the_greatest_and_zeros_are_equal(device: str) -> None:
+    nan, inf = float("nan"), float("inf")
+    a = np.array([nan, 0.0, -0.0, inf, -inf, nan, -0.0, 1.0], np.float32)
+    values, places = Tensor(a).sort()
+    assert places.tolist() == [4, 1, 2, 6, 7, 3, 0, 5]
+    np.testing.assert_array_equal(np.signbit(values.numpy()[1:4]), [False, True, True])
+    assert Tensor(a).argsort(descending=True).tolist() == [0, 5, 3, 7, 1, 2, 6, 4]
+
+
+def test_a_number_is_in_order(device: str) -> None:
+    values, places = Tensor(3.0).sort()
+    assert values.item() == 3.0 and places.item() == 0
+
+
+def test_the_gradient_goes_back_to_where_each_came_from(device: str) -> None:
+    x = Tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], requires_grad=True)
+    (x.sort()[0] * Tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[100.0, 1.0, 10.0], [1.0, 100.0, 10.0]]
+
+
+def test_sorted_results_go_on_in_one_graph(device: str, rng: np.random.Generator) -> None:
+    a = rng.normal(size=100).astype(np.float32)
+    x = Tensor(a)
+    got = (x.sort()[0] * 2 + x).sum().item()
+    assert got == pytest.approx(3 * a.astype(np.float64).sum(), abs=1e-3)
+
+
+def test_the_graph_grows_with_the_logarithm() -> None:
+    with Context(POLY_DEV="cpu"):
+        sizes = [len(Tensor.zeros(n).sort()[1].uop.toposort()) for n in (1 << 8, 1 << 16)]
+    assert sizes[1] <= sizes[0] + 16
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk(device: str, largest: bool, rng: np.random.Generator) -> None:
+    a = rng.integers(0, 30, (3, 50)).astype(np.int32)
+    values, places = Tensor(a).topk(4, largest=largest)
+    want = stable(a, descending=largest)[:, :4]
+    np.testing.assert_array_equal(places.numpy(), want)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(a, want, -1))
+
+
+def test_topk_of_more_than_there_are() -> None:
+    with pytest.raises(ArgumentError, match=r"topk: k is 4, axis 0 of \(3,\) has 3"):
+        Tensor([1, 2, 3]).topk(4)
+
+
+# ---- unique
+
+
+@pytest.mark.parametrize("n", [0, 1, 100])
+def test_unique(device: str, n: int, rng: np.random.Generator) -> None:
+    a = rng.integers(-4, 4, n).astype(np.int32)
+    values, inverse, counts = Tensor(a).unique(return_inverse=True, return_counts=True)
+    want = np.unique(a, return_inverse=True, return_counts=True)
+    for got, w in zip((values, inverse, counts), want, strict=True):
+        np.testing.assert_array_equal(got.numpy(), w)
+
+
+def test_unique_of_floats_with_nan(device: str) -> None:
+    a = np.array([[np.nan, 1.0], [1.0, np.nan]], np.float32)
+    got = Tensor(a).unique()
+    assert isinstance(got, Tensor)
+    np.testing.assert_array_equal(got.numpy(), np.unique(a))
+
+
+# ---- searchsorted
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_searchsorted(device: str, right: bool, rng: np.random.Generator) -> None:
+    table = np.sort(rng.integers(0, 20, 37)).astype(np.float32)
+    values = rng.integers(-2, 23, (4, 5)).astype(np.float32)
+    got = Tensor(table).searchsorted(Tensor(values), right=right)
+    side = "right" if right else "left"
+    np.testing.assert_array_equal(got.numpy(), np.searchsorted(table, values, side))
+
+
+def test_searchsorted_row_by_row(device: str, rng: np.random.Generator) -> None:
+    table, values = np.sort(rng.normal(size=(3, 9)), -1), rng.normal(size=(3, 4))
+    got = Tensor(table).searchsorted(Tensor(values)).numpy()
+    want = [np.searchsorted(t, v) for t, v in zip(table, values, strict=True)]
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises(ShapeError, match="do not stand beside"):
+        Tensor(table).searchsorted(Tensor(values[:2]))
+
+
+# ---- median and quantile
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("shape", [(5, 4), (4, 33)])
+def test_median(device: str, axis: int | None, shape: tuple[int, int]) -> None:
+    a = np.random.default_rng(3).normal(size=shape)
+    np.testing.assert_allclose(Tensor(a).median(axis).numpy(), np.median(a, axis), rtol=1e-12)
+
+
+def test_median_of_nan_is_nan(device: str) -> None:
+    got = Tensor([[1.0, float("nan"), 3.0], [1.0, 2.0, 4.0]]).median(1).numpy()
+    np.testing.assert_array_equal(got, [np.nan, 2.0])
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_quantile(device: str, axis: int | None, rng: np.random.Generator) -> None:
+    a = rng.normal(size=(6, 11))
+    q = [0.0, 0.1, 0.5, 0.77, 1.0]
+    got = Tensor(a).quantile(q, axis, keepdim=True).numpy()
+    np.testing.assert_allclose(got, np.quantile(a, q, axis, keepdims=True), rtol=1e-12)
+
+
+def test_a_fraction_outside_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="between 0 and 1"):
+        Tensor([1.0]).quantile(1.5)
+
+
+# ---- randperm
+
+
+def test_randperm_is_a_permutation(device: str) -> None:
+    Tensor.manual_seed(7)
+    first, second = Tensor.randperm(100), Tensor.randperm(100)
+    assert sorted(first.tolist()) == list(range(100))
+    assert first.tolist() != second.tolist()
