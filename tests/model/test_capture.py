@@ -313,11 +313,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[PolygradError], str]] = {
         "entrypoint 'forward' has no input 'z'. .*It takes: x",
     ),
     "missing input": (lambda: line().forward(), ArgumentError, "needs 'x' too"),
-    "positional": (lambda: line().forward(X), ArgumentError, "by name, as forward"),
+    "positional": (lambda: line().forward(X), ArgumentError, "by name, as x="),
     "entrypoint": (
         lambda: line().call("foward", {"x": X}),
         UnknownName,
-        "no entrypoint 'foward'. Did you mean 'forward'",
+        "no entrypoint named 'foward'. Did you mean 'forward'",
     ),
     "targets without a loss": (
         lambda: line(targets={"y": Tensor.empty(5)}),
@@ -327,7 +327,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[PolygradError], str]] = {
     "a loss of many numbers": (
         lambda: line(targets={"y": (5,)}, loss=lambda o, y: o["prediction"] - y),
         ArgumentError,
-        r"is one float, got float32\[5\]; take its mean",
+        r"is one float, not float32\[5\]; take its mean",
     ),
     "no tensor returned": (lambda: line(lambda x: 3), ArgumentError, "returns a Tensor or a dict"),
     "no callable": (lambda: line(3), ArgumentError, "takes a callable"),

@@ -352,7 +352,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[PolygradError], str]] = {
     "option": (
         lambda: line().set_optimizer("sgd", momentun=0.9),
         ArgumentError,
-        "sgd takes no 'momentun'. Did you mean 'momentum'",
+        "sgd: no option named 'momentun'. Did you mean 'momentum'",
     ),
     "rate": (lambda: line().fit(DATA, optimizer="sgd", lr="fast"), ArgumentError, "a number or a"),
     "rate that is NaN": (

@@ -131,7 +131,7 @@ def test_wrong_arguments_are_errors() -> None:
         (lambda: optim.SGD([]), "no parameter that takes a gradient"),
         (lambda: optim.SGD([1.0]), "takes Tensors"),  # type: ignore[list-item]
         (lambda: optim.SGD([Tensor([1])]), "cannot train a tensor of int32"),
-        (lambda: optim.make("adam", beta=1), "adam takes no 'beta'. Valid: lr, b1"),
+        (lambda: optim.make("adam", beta=1), "adam: no option named 'beta'. Valid: lr, b1"),
     ):
         with pytest.raises(ArgumentError, match=text):
             make()  # type: ignore[no-untyped-call]
