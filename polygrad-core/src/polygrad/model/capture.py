@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import settings
+from ..arguments import call_back
 from ..engine.capture import Capture
 from ..engine.record import functional
 from ..engine.runtime import Runtime, current
-from ..errors import ArgumentError, CaptureError
-from ..nn.state import get_state_dict, is_parameter
+from ..errors import ArgumentError, CaptureError, shown
+from ..nn.state import get_state_dict, is_parameter, put_back
 from ..schedule.cache import substitute_all
 from ..tensor import Tensor
 from ..tensor.base import leaf as make_leaf
@@ -28,7 +29,7 @@ from ..tensor.store import realize
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.provenance import describe
 from .graph import Entrypoint
-from .signature import Spec
+from .signature import Outputs, Spec
 
 ROLES = ("param", "aux", "frozen", "optimizer")
 
@@ -82,17 +83,14 @@ def capture(
     }
     made = Captured(leaves, states, aliases)
     run = _Run(runtime, made, call, loss, tuple(inputs), tuple(targets))
-    if loss is None:
-        outputs, _, entry = run.trace(bool(settings.get("TRAINING")))
-        made.entrypoints["forward"] = entry(outputs)
-    else:
-        outputs, value, entry = run.trace(False)
-        made.entrypoints["forward"] = entry(outputs)
-        made.entrypoints["loss"] = entry({"loss": value}, targets=True)
-        outputs, value, entry = run.trace(True)
-        made.entrypoints["train"] = entry({"loss": value}, targets=True)
-    if params is None:
-        _check_not_replaced(author, made)
+    try:
+        run.trace_all()
+        if params is None:
+            _check_not_replaced(author, made)
+    except BaseException:
+        if params is None:
+            _put_back(author, made)
+        raise
     return made
 
 
@@ -101,7 +99,8 @@ def _callable(author: Any) -> Callable[..., Any]:
         return author  # type: ignore[no-any-return]
     forward = getattr(author, "forward", None)
     if not callable(forward):
-        raise ArgumentError(f"Model takes a callable, or an object with forward(), not {author!r}.")
+        given = shown(author)
+        raise ArgumentError(f"Model takes a callable, or an object with forward(), not {given}.")
     return forward  # type: ignore[no-any-return]
 
 
@@ -122,6 +121,15 @@ def _states(author: Any, params: Any) -> tuple[dict[str, State], dict[str, str]]
             states[name] = State.of("param" if is_parameter(tensor) else "aux", tensor)
     realize([s.tensor for s in states.values()])
     return states, aliases
+
+
+def _put_back(author: Any, made: Captured) -> None:
+    """After a failure: no attribute keeps a tensor of a capture that has ended."""
+    found = get_state_dict(author)
+    for name, own in {**{n: n for n in made.states}, **made.aliases}.items():
+        state = made.states[own]
+        if state.role != "frozen" and found.get(name, state.tensor) is not state.tensor:
+            put_back(author, name, state.tensor)
 
 
 def _check_not_replaced(author: Any, made: Captured) -> None:
@@ -151,6 +159,19 @@ class _Run:
         self.runtime, self.made, self.call, self.loss = runtime, made, call, loss
         self.inputs, self.targets = inputs, targets
 
+    def trace_all(self) -> None:
+        """Make the entrypoints."""
+        entrypoints = self.made.entrypoints
+        if self.loss is None:
+            outputs, _, entry = self.trace(bool(settings.get("TRAINING")))
+            entrypoints["forward"] = entry(outputs)
+            return
+        outputs, value, entry = self.trace(False)
+        entrypoints["forward"] = entry(outputs)
+        entrypoints["loss"] = entry({"loss": value}, targets=True)
+        outputs, value, entry = self.trace(True)
+        entrypoints["train"] = entry({"loss": value}, targets=True)
+
     def trace(self, training: bool) -> tuple[dict[str, UOp], UOp | None, _Entry]:
         """Outputs, loss and a maker of entrypoints of one run; the tensors are put back."""
         what = "training" if training else "forward"
@@ -163,7 +184,8 @@ class _Run:
             for s in states.values():
                 s.tensor._replace(s.symbol)
             with settings.Context(TRAINING=training), self.runtime.capture(notes):
-                returned = self.call(**{n: symbols[n] for n in self.inputs})
+                given = {n: symbols[n] for n in self.inputs}
+                returned = call_back("Model: the author", self.call, **given)
                 outputs = _named(returned)
                 loss = self._loss(outputs, {n: symbols[n] for n in self.targets})
             # Nodes, not tensors: an output may be a state's own tensor, which is put back below.
@@ -172,7 +194,7 @@ class _Run:
             after = {name: s.tensor.uop for name, s in states.items()}
             self._check_assigned(notes, symbols)
         finally:
-            notes.open = False
+            notes.restore()
             for name, s in states.items():
                 s.tensor._replace(before[name])
         writes = {n: u for n, u in after.items() if u is not states[n].symbol}
@@ -181,11 +203,14 @@ class _Run:
     def _loss(self, outputs: dict[str, Tensor], targets: dict[str, Tensor]) -> Tensor | None:
         if self.loss is None:
             return None
-        value = self.loss(outputs, **targets)
-        if not isinstance(value, Tensor) or size(value.shape) != 1 or not value.dtype.is_float:
-            shown = f"{value.dtype.name}{list(value.shape)}" if isinstance(value, Tensor) else value
+        value = call_back("Model: the loss", self.loss, outputs, **targets)
+        if not isinstance(value, Tensor):
             raise ArgumentError(
-                f"the loss of a Model is one float, got {shown!s}; take its mean()."
+                f"the loss of a Model is a tensor of one float, not {shown(value)}."
+            )
+        if size(value.shape) != 1 or not value.dtype.is_float:
+            raise ArgumentError(
+                f"the loss of a Model is one float, not {Spec.of(value)}; take its mean()."
             )
         return value
 
@@ -220,11 +245,13 @@ def _named(returned: Any) -> dict[str, Tensor]:
     elif isinstance(returned, (list, tuple)):
         returned = {f"output{i}": t for i, t in enumerate(returned)}
     if not isinstance(returned, Mapping) or not returned:
-        raise ArgumentError(f"the author returns a Tensor or a dict of them, got {returned!r}.")
+        raise ArgumentError(
+            f"the author returns a Tensor or a dict of them, not {shown(returned)}."
+        )
     for name, tensor in returned.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise ArgumentError(f"the author's output {name!r} is no Tensor but {tensor!r}.")
-    return dict(returned)
+            raise ArgumentError(f"the author's output {name!r} is no Tensor but {shown(tensor)}.")
+    return Outputs(returned)
 
 
 class _Entry:
@@ -269,7 +296,7 @@ class _Entry:
                 f"the author uses the variable {node.arg[0]!r} or a random tensor that was made"
                 " outside; realize() it, and name it in params=."
             )
-        where = f", made at {describe(node)}," if node.provenance else ""
+        where = f", made at {describe(node)}" if node.provenance else ""
         return (
             f"the author uses a tensor of shape {node.shape} that is no attribute of it{where};"
             " name the tensors of a plain function: params={'w': w}."

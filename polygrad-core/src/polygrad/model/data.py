@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import ArgumentError, ShapeError, UnknownName, did_you_mean
+from ..errors import ArgumentError, ShapeError, UnknownName, no_such, shown
 from .signature import Spec, check_names, check_shape, host_array
 
 Specs = Mapping[str, Spec]
@@ -36,13 +36,15 @@ def batches(
 ) -> Batches:
     """The source that `data` and the arguments of `fit` describe; raises before any step."""
     if remainder not in REMAINDERS:
-        hint = did_you_mean(str(remainder), REMAINDERS)
-        raise UnknownName(
-            f"no remainder named {remainder!r}.{hint} Valid: {', '.join(REMAINDERS)}."
-        )
+        raise UnknownName(no_such("remainder", remainder, REMAINDERS))
+    if not isinstance(shuffle, int):
+        raise ArgumentError(f"fit: shuffle is True, False or a seed, not {shown(shuffle)}.")
     if not isinstance(data, Mapping):
         if not isinstance(data, Iterable):
-            raise ArgumentError("fit takes a mapping of names to arrays, or an iterable of such.")
+            raise ArgumentError(
+                f"fit: data is a mapping of names to arrays, or an iterable of such,"
+                f" not {shown(data)}."
+            )
         return _Stream(data, specs)
     check_names(data, specs, "fit")
     if batch_size is None:
@@ -50,8 +52,10 @@ def batches(
     return _Sliced(data, specs, batch_size, remainder, shuffle)
 
 
-def one(data: Mapping[str, Any], specs: Specs, what: str) -> Batch:
+def one(data: Any, specs: Specs, what: str) -> Batch:
     """A single batch, checked against the declared shapes."""
+    if not isinstance(data, Mapping):
+        raise ArgumentError(f"{what}: a batch maps names to arrays, not {shown(data)}.")
     check_names(data, specs, what)
     batch = {}
     for name, spec in specs.items():

@@ -14,7 +14,7 @@ from typing import Any, overload
 from .. import device as devices
 from ..engine import Runtime, current, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, UnknownName, did_you_mean, public
+from ..errors import ArgumentError, UnknownName, no_such, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..files.limits import DEFAULT, Limits
@@ -30,8 +30,6 @@ from .graph import Entrypoint
 from .signature import Spec, bytes_of, check_shape, host_array, specs
 from .summary import summary
 from .trainable import Trainable
-
-Outputs = dict[str, Any]
 
 
 @public
@@ -93,7 +91,9 @@ class Model(Trainable):
 
     def read_buffer(self, name: str) -> Any:
         """A numpy copy of one array of the state."""
-        return self._state(name).tensor.numpy()
+        state = self._state(name)
+        self._check_written(name, state)
+        return state.tensor.numpy()
 
     def write_buffer(self, name: str, value: Any) -> None:
         """Overwrite one array of the state; the value has its shape."""
@@ -107,12 +107,13 @@ class Model(Trainable):
         self._check_alive()
         real = self.captured.aliases.get(name, name)
         if real not in self.states:
-            hint = did_you_mean(str(name), self.states)
-            raise UnknownName(f"no state {name!r}.{hint} Valid: {', '.join(self.states)}.")
+            raise UnknownName(no_such("state", name, self.states))
         return self.states[real]
 
     def export_weights(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
         """The state as a .safetensors file, or its bytes."""
+        self._check_alive()
+        self._check_initialized()
         tensors = {n: s.tensor for n, s in self.states.items() if s.role != "optimizer"}
         chunks = st.plan(
             {n: TensorSpec(*Spec.of(t)[::-1], bytes_of(t)) for n, t in tensors.items()}
@@ -125,6 +126,7 @@ class Model(Trainable):
 
     def import_weights(self, source: Any) -> None:
         """Replace the state by a .safetensors file with the same names, shapes and dtypes."""
+        self._check_alive()
         own = {n: s for n, s in self.states.items() if s.role != "optimizer"}
         with SafetensorsFile(source) as file:
             check_state_names(own, file.tensors)

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 from ..device.buffer import Buffer
 from ..engine import Recorded, Runtime, make_plan, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, StateError, UnknownName, did_you_mean, public
+from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
 from ..tensor.base import leaf as make_leaf
 from ..uop.ops import UOp
 from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
-from .signature import Spec, check_dtype, check_names, check_shape, host_array
+from .signature import Outputs, Spec, check_dtype, check_names, check_shape, host_array
 
 if TYPE_CHECKING:
     from .train import Trainer
-
-Outputs = dict[str, Any]
 
 
 @public
@@ -85,19 +83,18 @@ class Runnable:
             buffers = [self._input(what, n, given[n]) for n in entry.inputs]
             made = plan(buffers, self._draw(entry))
             if not readback:
-                return {}
+                return Outputs()
             pairs = zip(entry.outputs.items(), made, strict=True)
-            outputs = {n: self._tensor(b, Spec(u.shape, u.dtype)) for (n, u), b in pairs}
+            outputs = Outputs({n: self._tensor(b, Spec(u.shape, u.dtype)) for (n, u), b in pairs})
             if any(isinstance(v, Tensor) for v in given.values()):
                 return outputs
-            return {n: t.numpy() for n, t in outputs.items()}
+            return Outputs({n: t.numpy() for n, t in outputs.items()})
 
     def _entrypoint(self, name: str) -> Entrypoint:
         self._check_alive()
         known = self.captured.entrypoints
         if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise UnknownName(f"no entrypoint {name!r}.{hint} Valid: {', '.join(known)}.")
+            raise UnknownName(no_such("entrypoint", name, known))
         return known[name]
 
     def _plan(self, name: str, entry: Entrypoint) -> Recorded:
@@ -122,14 +119,17 @@ class Runnable:
     def _check_initialized(self) -> None:
         """Refuse parameters that nobody wrote: `Tensor.empty` in an author, say."""
         for name, state in self.states.items():
-            leaf = self.runtime.leaf_of(state.tensor.uop)
-            buffer = None if leaf is None else self.runtime.find(leaf)
-            if buffer is not None and buffer.nbytes and not buffer.allocated:
-                raise StateError(
-                    f"{state.role} {name!r} ({state.spec}) is not initialized: nothing was ever"
-                    " written into it. Assign a value, or use load_state_dict or import_weights."
-                )
+            self._check_written(name, state)
         self._ready = True
+
+    def _check_written(self, name: str, state: State) -> None:
+        leaf = self.runtime.leaf_of(state.tensor.uop)
+        buffer = None if leaf is None else self.runtime.find(leaf)
+        if buffer is not None and buffer.nbytes and not buffer.allocated:
+            raise StateError(
+                f"{state.role} {name!r} ({state.spec}) is not initialized: nothing was ever"
+                " written into it. Assign a value, or use load_state_dict or import_weights."
+            )
 
     def _input(self, what: str, name: str, value: Any) -> Buffer:
         spec = self.specs[name]
@@ -162,6 +162,6 @@ def mapping(inputs: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(inputs, Mapping):
         raise ArgumentError(
-            f"inputs are given by name, as forward(x=…), not as {type(inputs).__name__}."
+            f"inputs are given by name, as x=… or {{'x': …}}, not as {shown(inputs)}."
         )
     return inputs

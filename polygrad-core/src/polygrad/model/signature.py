@@ -13,8 +13,26 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes, to_dtype
-from ..errors import ArgumentError, DTypeError, ShapeError, did_you_mean
+from ..errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    UnknownName,
+    did_you_mean,
+    no_such,
+    public,
+    shown,
+)
 from ..tensor import Tensor
+
+
+class Outputs(dict[str, Any]):
+    """What an entrypoint returns, by name."""
+
+    @public
+    def __missing__(self, name: object) -> Any:
+        raise UnknownName(no_such("output", name, self))
+
 
 _KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}
 
@@ -51,10 +69,17 @@ def _spec(what: str, value: Any) -> Spec:
         return Spec(tuple(value.shape), value.dtype)
     shape, dtype = value, dtypes.default_float
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], (tuple, list)):
-        shape, dtype = value[0], to_dtype(value[1])
+        shape, dtype = value[0], _dtype(what, value[1])
     if not isinstance(shape, (tuple, list)) or any(type(n) is not int or n < 0 for n in shape):
-        raise ArgumentError(f"{what} is a Tensor, a shape or (shape, dtype), not {value!r}.")
+        raise ArgumentError(f"{what} is a Tensor, a shape or (shape, dtype), not {shown(value)}.")
     return Spec(tuple(shape), dtype)
+
+
+def _dtype(what: str, given: Any) -> DType:
+    try:
+        return to_dtype(given)
+    except DTypeError as error:
+        raise DTypeError(f"{what}: {error}") from None
 
 
 def check_names(given: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> None:
@@ -109,7 +134,7 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
     import numpy as np
 
     array = np.asarray(value)
-    found = to_dtype(array.dtype)
+    found = _dtype(what, array.dtype)
     check_dtype(what, found, Spec((), dtype))
     if found.is_int and found is not dtype and array.size:
         _check_range(what, int(array.min()), int(array.max()), dtype)

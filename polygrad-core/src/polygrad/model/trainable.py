@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from ..device.buffer import Buffer
 from ..engine import use
-from ..errors import ArgumentError, StateError, public
+from ..errors import ArgumentError, StateError, public, shown
+from ..nn.lr import checked
 from ..nn.optim import Optimizer
 from ..nn.optim import make as make_optimizer
 from . import data as batches
@@ -50,6 +51,8 @@ class Trainable(Runnable):
         if type(epochs) is not int or epochs < 0:
             raise ArgumentError(f"fit: epochs={epochs!r} is no whole number of 0 or more.")
         some = (callbacks,) if callable(callbacks) else tuple(callbacks)
+        if not all(map(callable, some)):
+            raise ArgumentError(f"fit: callbacks are functions, not {shown(callbacks)}.")
         trainer = self._trained_by(optimizer, lr)
         with use(self.runtime):
             return loop(trainer, source, epochs, some, progress, evaluate)
@@ -119,6 +122,10 @@ class Trainable(Runnable):
 
     def _trained_by(self, optimizer: str | Optimizer | None, lr: Any) -> Trainer:
         """The training step; a new one only if the optimizer is another one than before."""
+        if not self._ready:
+            self._check_initialized()
+        if lr is not None:
+            lr = checked(lr)  # raises before anything is changed
         if optimizer is not None and not self._is_current(optimizer):
             self.set_optimizer(optimizer)
         if self.optimizer is None:
@@ -131,8 +138,6 @@ class Trainable(Runnable):
         assert self.optimizer is not None
         if lr is not None:
             self.optimizer.set_schedule(lr)
-        if not self._ready:
-            self._check_initialized()
         if self._trainer is None:
             self._trainer = Trainer(self, self.optimizer)
         return self._trainer

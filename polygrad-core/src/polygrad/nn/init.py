@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, UnknownName, did_you_mean, public
+from ..errors import ArgumentError, UnknownName, no_such, public
 from ..tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -28,10 +28,7 @@ class Init(NamedTuple):
 
     def __call__(self, shape: Sequence[int], dtype: DType = dtypes.float32) -> Tensor:
         if self.kind not in _MAKERS:
-            hint = did_you_mean(self.kind, _MAKERS)
-            raise UnknownName(
-                f"no initial value named {self.kind!r}.{hint} Valid: {', '.join(_MAKERS)}."
-            )
+            raise UnknownName(no_such("initial value", self.kind, _MAKERS))
         return parameter(_MAKERS[self.kind](tuple(shape), self.value).cast(dtype))
 
 
@@ -90,7 +87,7 @@ def _literal(shape: Shape, data: Any) -> Tensor:
     tensor = data if isinstance(data, Tensor) else Tensor(data)
     if tensor.numel() != math.prod(shape):
         raise ArgumentError(
-            f"init.literal has {tensor.numel()} values; the shape {shape} needs {math.prod(shape)}"
+            f"init.literal has {tensor.numel()} values; the shape {shape} needs {math.prod(shape)}."
         )
     return tensor.reshape(shape)
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, UnknownName, did_you_mean, public
+from ..errors import ArgumentError, UnknownName, no_such, public, shown
 
 Schedule = Mapping[str, Any]
 
@@ -60,11 +60,12 @@ def one_cycle(
 
 @public
 def checked(schedule: Any) -> Schedule | float:
-    """A number, numpy's too, as Python's own; a schedule as it is."""
+    """A number, numpy's too, as Python's own; a schedule as it is. Raises for anything else."""
     if hasattr(schedule, "item") and getattr(schedule, "shape", None) == ():
         schedule = schedule.item()
     if isinstance(schedule, (int, float)) and not 0 <= schedule < math.inf:
         raise ArgumentError(f"a learning rate is a finite number of 0 or more, not {schedule}.")
+    resolve(schedule, 1)
     return schedule  # type: ignore[no-any-return]
 
 
@@ -75,12 +76,11 @@ def resolve(schedule: Schedule | float, at: int) -> float:
         return float(schedule)
     if not isinstance(schedule, Mapping):
         raise ArgumentError(
-            f"a learning rate is a number or a schedule of nn.lr, not {type(schedule).__name__}."
+            f"a learning rate is a number or a schedule of nn.lr, not {shown(schedule)}."
         )
     kind = str(schedule.get("kind"))
     if kind not in _RATES:
-        hint = did_you_mean(kind, _RATES)
-        raise UnknownName(f"no schedule named {kind!r}.{hint} Valid: {', '.join(_RATES)}.")
+        raise UnknownName(no_such("schedule", kind, _RATES))
     try:
         return float(_RATES[kind](schedule, at))
     except (KeyError, TypeError, ValueError, ArithmeticError) as e:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from .. import settings
 from ..dtype import dtypes
-from ..errors import ArgumentError, GradientError, StateError, UnknownName, did_you_mean, public
+from ..errors import ArgumentError, GradientError, StateError, UnknownName, no_such, public
 from ..tensor import Tensor
 from ..tensor.store import realize
 from . import lr as lr_module
@@ -259,16 +259,12 @@ def make(optimizer: str | Optimizer | Mapping[str, Any], **options: Any) -> Opti
         return optimizer
     name = str(optimizer).lower()
     if name not in OPTIMIZERS:
-        hint = did_you_mean(name, OPTIMIZERS)
-        raise UnknownName(
-            f"no optimizer named {optimizer!r}.{hint} Valid: {', '.join(OPTIMIZERS)}."
-        )
+        raise UnknownName(no_such("optimizer", optimizer, OPTIMIZERS))
     cls = OPTIMIZERS[name]
     known = _options_of(cls)
     for option in options:
         if option not in known:
-            hint = did_you_mean(option, known)
-            raise ArgumentError(f"{name} takes no {option!r}.{hint} Valid: {', '.join(known)}.")
+            raise ArgumentError(f"{name}: {no_such('option', option, known)}")
     return cls(None, **options)
 
 

@@ -52,6 +52,26 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                     yield name, getattr(value, name)
 
 
+def put_back(obj: Any, path: str, tensor: Tensor) -> bool:
+    """Make the place that `get_state_dict` calls `path` hold `tensor`; whether it was found."""
+    for name, part in _parts(obj):
+        if name == path:
+            _set_part(obj, name, tensor)
+            return True
+        if path.startswith(f"{name}.") and put_back(part, path[len(name) + 1 :], tensor):
+            return True
+    return False
+
+
+def _set_part(obj: Any, name: str, value: Tensor) -> None:
+    if isinstance(obj, dict):
+        obj[next(key for key in obj if str(key) == name)] = value
+    elif isinstance(obj, list) and name.isdigit():
+        obj[int(name)] = value
+    elif not isinstance(obj, tuple):  # a tuple holds what it held before
+        object.__setattr__(obj, name, value)
+
+
 # What an attribute may hold that is no part of a model; a module would lead to all of Python.
 _OPAQUE = (type, str, bytes, ModuleType, FunctionType, MethodType)
 
