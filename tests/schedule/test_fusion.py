@@ -152,6 +152,17 @@ def test_nodes_shared_many_times_do_not_multiply() -> None:
     assert kernels(x) <= 31
 
 
+@pytest.mark.parametrize("op", ["sin", "square"])
+def test_a_long_chain_is_cut_into_kernels_of_bounded_size(op: str) -> None:
+    """Compile time is superlinear in a kernel's size; equal pieces are compiled once."""
+    x = data(64)
+    for _ in range(2500):
+        x = getattr(x, op)()
+    items = planned(x).items
+    assert max(len(i.sink.toposort()) for i in items) < 1100
+    assert len({i.sink for i in items}) <= 3
+
+
 def test_equal_layers_are_the_same_kernel() -> None:
     x, w1, w2 = data(16, 16), data(16, 16), data(16, 16)
     first, second = planned(((x @ w1).relu() @ w2).relu()).items

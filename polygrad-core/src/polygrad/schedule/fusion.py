@@ -27,7 +27,7 @@ from .indexing import Index, both, source_index
 RECOMPUTE_COST: Final = 32
 ROW_COST: Final = 80  # the same inside one kernel, where repeating costs no memory traffic
 MAX_USES: Final = 4
-MAX_DEPTH: Final = 400  # chained elementwise ops in one kernel (compile time is superlinear)
+MAX_DEPTH: Final = 1000  # weighted ops chained in one kernel (compile time is superlinear)
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
@@ -87,6 +87,7 @@ class Facts:
     # a reduction of the same element count lies below
     epilogue: set[UOp] = field(default_factory=set)
     forced: set[UOp] = field(default_factory=set)  # stored whatever their uses
+    deep: set[UOp] = field(default_factory=set)  # where a chain is cut: a kernel of its own
 
 
 def survey(order: Sequence[UOp], roots: Sequence[UOp]) -> Facts:
@@ -112,9 +113,11 @@ def _survey(node: UOp, facts: Facts) -> None:
         facts.forced.update(_gather_base(node))
         cost, depth = facts.cost[src[1]] + 1, depth + 1
     if op in ELEMENTWISE:
-        cost, depth = min(cost + COSTS.get(op, 1), 1 << 20), depth + 1
+        work = COSTS.get(op, 1)
+        cost, depth = min(cost + work, 1 << 20), depth + max(work, 1)
         if depth >= MAX_DEPTH:
             facts.forced.add(node)
+            facts.deep.add(node)
     if op is Ops.REDUCE:
         level += 1
     grows = op in (Ops.EXPAND, Ops.WINDOW)
@@ -291,7 +294,8 @@ class Fusion:
     # ---- storing
 
     def _store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
-        home = None if node.op in (Ops.SCAN, *_WHOLE) else self._join(node, uses)
+        alone = node.op in (Ops.SCAN, *_WHOLE) or node in self.facts.deep
+        home = None if alone else self._join(node, uses)
         if node.op is Ops.KERNEL:  # one launch has several outputs
             launch = (node.src, node.arg._replace(which=0))
             home = self.launches[launch] = self.launches.get(launch) or self._new_group(node)
