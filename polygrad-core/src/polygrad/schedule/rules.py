@@ -13,6 +13,7 @@ from typing import Final
 
 from ..dtype import dtypes
 from ..uop.ops import Ops, UOp, size, toposort
+from .packing import packed
 
 FEW_RESULTS: Final = 64
 LONG: Final = 1 << 16  # elements read by the whole reduction
@@ -27,6 +28,12 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
     new: dict[UOp, UOp] = {}
     for node in toposort(roots):
         src = tuple(new[s] for s in node.src)
+        if node.op is Ops.SLOPE:  # says something to gradients alone
+            new[node] = src[0]
+            continue
+        if node.op is Ops.FUNCTION:  # its rule is for gradients
+            new[node] = src[node.arg[1]]
+            continue
         if node.op in _WHOLE:
             src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
         if node.op is Ops.KERNEL:  # it reads memory, whatever the shape
@@ -60,6 +67,11 @@ def _split_long(node: UOp) -> UOp:
     return node
 
 
+def _reduction(node: UOp) -> UOp:
+    split = _split_long(node)
+    return packed(node) if split is node else split
+
+
 def _split_scan(node: UOp) -> UOp:
     """A long scan of few rows: scans of parts, a scan of their totals, and both combined."""
     x = node.src[0]
@@ -84,7 +96,7 @@ def _split_scan(node: UOp) -> UOp:
     return UOp.alu(Ops.WHERE, first.expand(split), inner, UOp.alu(op, before, inner)).reshape(shape)
 
 
-_SPLIT: Final = {Ops.REDUCE: _split_long, Ops.SCAN: _split_scan}
+_SPLIT: Final = {Ops.REDUCE: _reduction, Ops.SCAN: _split_scan}
 
 
 def _parts(n: int) -> int | None:

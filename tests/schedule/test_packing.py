@@ -1,0 +1,52 @@
+"""Large matrix products read their second factor in panels: another layout, the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polygrad import Tensor
+from polygrad.schedule import schedule
+
+RNG = np.random.default_rng(11)
+
+
+def arrays(m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    return (
+        RNG.standard_normal((m, k)).astype(np.float32),
+        RNG.standard_normal((k, n)).astype(np.float32),
+    )
+
+
+@pytest.mark.parametrize("form", ["plain", "left turned", "right turned", "expression"])
+def test_a_packed_product_is_numpys(form: str, device: str) -> None:
+    a, b = arrays(130, 384, 400)
+    left = Tensor(a.T.copy()).T if form == "left turned" else Tensor(a)
+    right = Tensor(b.T.copy()).T if form == "right turned" else Tensor(b)
+    if form == "expression":
+        right, b = right * 2 + 1, b * 2 + 1
+    want = a.astype(np.float64) @ b
+    np.testing.assert_allclose((left @ right).numpy(), want, rtol=1e-4, atol=1e-3)
+
+
+def test_packing_is_one_more_kernel_and_only_where_it_pays() -> None:
+    def kernels(m: int, k: int, n: int) -> int:
+        a, b = (Tensor(x).realize() for x in arrays(m, k, n))
+        return len(schedule([((a @ b) + 1).relu().uop], "cpu").items)
+
+    assert kernels(512, 512, 512) == 2
+    assert kernels(256, 256, 256) == 1  # stays near the core
+    assert kernels(32, 784, 512) == 1  # too few rows to pay for a copy
+    assert kernels(512, 512, 500) == 1  # columns do not fill panels
+
+
+def test_gradients_go_through_packed_products(device: str) -> None:
+    a, b = arrays(128, 384, 384)
+    x, y = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
+    (x @ y).sum().backward()
+    np.testing.assert_allclose(
+        x.grad.numpy(), np.broadcast_to(b.sum(1), a.shape), rtol=1e-4, atol=1e-3
+    )
+    np.testing.assert_allclose(
+        y.grad.numpy(), np.broadcast_to(a.sum(0)[:, None], b.shape), rtol=1e-4, atol=1e-3
+    )
