@@ -146,7 +146,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
         IndexError_,
         "a mask of size 2 does not fit axis 0 of shape (4, 5, 6).",
     ),
-    (lambda: X[::0], ArgumentError, "slice slice(None, None, 0): slice step cannot be zero."),
+    (lambda: X[::0], ArgumentError, "an index slice(None, None, 0): slice step cannot be zero."),
     (
         lambda: X[Tensor([0, 1]), Tensor([0, 1, 2])],
         ShapeError,

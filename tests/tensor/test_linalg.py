@@ -128,7 +128,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(2, 2, 3) @ Z(3, 3, 4),
         ShapeError,
-        "matmul: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3.",
+        "matmul: shapes (2, 2, 3) and (3, 3, 4): their batches (2,) and (3,) do not broadcast.",
     ),
     (
         lambda: Z(2, 3).outer(Z(3)),

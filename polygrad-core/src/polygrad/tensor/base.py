@@ -5,7 +5,7 @@ run nothing. The class is built in storeys, one file each, every storey using th
 
     Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg
          → Special → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
-         → Sorting → Writing → Autograd → Interop → Tensor
+         → Sorting → Decompositions → Writing → Autograd → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.

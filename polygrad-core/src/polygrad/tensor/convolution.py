@@ -58,7 +58,8 @@ class Convolution(Scans):
     ) -> Tensor:
         """`conv2d` for one place axis."""
         _expect_axes("conv1d", self, weight, 3)
-        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+        out = self._convolve("conv1d", weight, groups, stride, dilation, padding)
+        return _biased("conv1d", out, bias)
 
     def conv3d(
         self,
@@ -71,7 +72,8 @@ class Convolution(Scans):
     ) -> Tensor:
         """`conv2d` for three place axes."""
         _expect_axes("conv3d", self, weight, 5)
-        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+        out = self._convolve("conv3d", weight, groups, stride, dilation, padding)
+        return _biased("conv3d", out, bias)
 
     def conv_transpose2d(
         self,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from ..dtype import DType, canonical, dtypes, to_dtype
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes, misfit, to_dtype
+from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Shape, size
 
 Host = tuple[DType, Shape, memoryview]
@@ -100,7 +100,7 @@ def _inferred(flat: Sequence[Any], kinds: set[type]) -> DType:
     for dtype in (dtypes.int32, dtypes.int64, dtypes.uint64):
         if dtype.min <= low and high <= dtype.max:
             return dtype
-    raise ArgumentError(f"Tensor: {high if high > -low else low} fits no integer dtype.")
+    raise ArgumentError(f"Tensor: {shown(high if high > -low else low)} fits no integer dtype.")
 
 
 def _packed(flat: list[Any], dtype: DType) -> bytes:
@@ -109,15 +109,15 @@ def _packed(flat: list[Any], dtype: DType) -> bytes:
     if dtype.is_int:
         whole = [x if type(x) is int else _whole(x) for x in flat]
         low, high = (min(whole), max(whole)) if whole else (0, 0)
-        if low < dtype.min or high > dtype.max:
-            raise ArgumentError(
-                f"Tensor: {low if low < dtype.min else high} does not fit {dtype.name}"
-                f" ({int(dtype.min)} to {int(dtype.max)})."
-            )
+        if why := misfit(dtype, low) or misfit(dtype, high):
+            raise ArgumentError(f"Tensor: {why}.")
         return struct.pack(f"<{len(whole)}{dtype.format}", *whole)
-    if dtype in (dtypes.float32, dtypes.float64):
-        return array(dtype.format, flat).tobytes()  # rounds to nearest even, overflows to inf
-    values = [canonical(dtype, x) for x in flat]
+    try:
+        if dtype in (dtypes.float32, dtypes.float64):
+            return array(dtype.format, flat).tobytes()  # rounds to nearest even, overflows to inf
+        values = [canonical(dtype, x) for x in flat]
+    except OverflowError:  # of an integer that no float holds
+        raise ArgumentError(f"Tensor: {misfit(dtype, max(flat, key=abs))}.") from None
     if dtype is dtypes.bfloat16:
         words = struct.unpack(f"<{len(values)}I", array("f", values).tobytes())
         return struct.pack(f"<{len(words)}H", *(w >> 16 for w in words))
@@ -146,9 +146,9 @@ def _from_buffer(data: Any) -> Host:
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError):
-        shown = f" of {dtype}" if dtype is not None else ""
+        of = f" of {dtype}" if dtype is not None else ""
         raise ArgumentError(
-            f"Tensor takes numbers, nested lists and arrays, not {type(data).__name__}{shown}."
+            f"Tensor takes numbers, nested lists and arrays, not {type(data).__name__}{of}."
         ) from None
     found = special or _dtype_of_format(view)
     return found, tuple(view.shape or ()), memoryview(view.tobytes())
@@ -163,7 +163,10 @@ def _dtype_of_format(view: memoryview) -> DType:
         return to_dtype(f"{kind}{view.itemsize * 8}")
     if code in ("e", "f", "d"):
         return to_dtype(f"float{view.itemsize * 8}")
-    raise DTypeError(f"Tensor: elements of buffer format {view.format!r} are no numbers of ours.")
+    raise DTypeError(
+        f"Tensor: elements of buffer format {view.format!r} have no dtype here. Valid:"
+        f" {', '.join(TENSOR_DTYPES)}."
+    )
 
 
 # ---- out

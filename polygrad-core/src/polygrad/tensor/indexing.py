@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError
+from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, shown
 from ..uop.ops import Shape, UOp, size
 from .base import Base, Integer, axis_of, broadcast_shape, either, result, tensor_of
 from .layers import Layers
@@ -174,7 +174,8 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
         elif hasattr(item, "__index__"):
             out.append(int(item.__index__()))
         else:
-            raise ArgumentError(f"an index is made of integers, slices and arrays, not {item!r}.")
+            given = shown(item)
+            raise ArgumentError(f"an index is made of integers, slices and arrays, not {given}.")
     return out
 
 
@@ -244,7 +245,7 @@ def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
     try:
         start, stop, step = item.indices(n)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"slice {item}: {error}.") from None
+        raise ArgumentError(f"an index {shown(item)}: {error}.") from None
     count = len(range(start, stop, step))
     if not count:
         return (0, 0, 1), False

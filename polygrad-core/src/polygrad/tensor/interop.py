@@ -96,10 +96,12 @@ class Interop(Autograd):
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number."""
+        return self._one("item()", "; use .tolist() or .numpy()")
+
+    def _one(self, name: str, hint: str = "") -> Any:
         if self.numel() != 1:
             raise ShapeError(
-                f"item() takes a tensor with one element, not shape {self.shape};"
-                " use .tolist() or .numpy()."
+                f"{name} takes a tensor with one element, not shape {self.shape}{hint}."
             )
         return host.unpacked(read(self), self.uop.dtype)[0]
 
@@ -113,10 +115,10 @@ class Interop(Autograd):
         return bool(self.item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._one("float()"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._one("int()"))
 
     def __index__(self) -> int:
         if not self.uop.dtype.is_int:
@@ -196,7 +198,7 @@ class Interop(Autograd):
         return f"<code>{html.escape(repr(self))}</code>"
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else repr(self)
+        return format(self._one(f"the format {spec!r}"), spec) if spec else repr(self)
 
 
 def _restored(

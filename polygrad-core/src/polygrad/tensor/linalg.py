@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, promote, sum_dtype, to_dtype
 from ..errors import ArgumentError, ShapeError
-from ..uop.ops import Ops, UOp
+from ..uop.ops import Ops, Shape, UOp
 from .activation import Activation
 from .base import Base, Operand, broadcast_shape, common_dtype, result, tensor_of
 from .elementwise import binary
@@ -32,10 +32,19 @@ def product_dtypes(dtype: DType) -> tuple[DType, DType]:
 def matmul(a: UOp, b: UOp) -> UOp:
     """Of nodes with at least two axes, in the dtype they have; batch axes broadcast."""
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    batch = broadcast_shape("matmul", [a.shape[:-2], b.shape[:-2]])
+    batch = _batch(a.shape, b.shape)
     left = unsqueeze(a, len(a.shape) - 1).broadcast_to((*batch, m, n, k))
     right = unsqueeze(swap(b, -1, -2), len(b.shape) - 2).broadcast_to((*batch, m, n, k))
     return (left * right).reduce(Ops.ADD, (len(batch) + 2,))
+
+
+def _batch(a: Shape, b: Shape) -> Shape:
+    try:
+        return broadcast_shape("matmul", [a[:-2], b[:-2]])
+    except ShapeError:
+        raise ShapeError(
+            f"matmul: shapes {a} and {b}: their batches {a[:-2]} and {b[:-2]} do not broadcast."
+        ) from None
 
 
 class Linalg(Activation):
