@@ -35,6 +35,7 @@ INDICES = [
     np.s_[0, :, I0],
     np.s_[[], :],
     np.s_[1:, I0, ::-1],
+    np.s_[::-1, I0],
     np.s_[[True, False, True, True]],
     np.s_[MASK],
     np.s_[:, MASK[0]],

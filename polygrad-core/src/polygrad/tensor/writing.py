@@ -260,7 +260,8 @@ def _overlaid(x: UOp, view: View, value: Any) -> UOp:
 
 def _scattered(x: UOp, view: View, value: Any) -> UOp:
     axes = [axis for axis, _ in view.arrays]
-    whole = all(b == (0, n, 1) for b, n in zip(view.bounds, x.shape, strict=True))
+    bounds = zip(view.bounds, x.shape, strict=True)
+    whole = not view.flips and all(b == (0, n, 1) for b, n in bounds)
     if len(axes) == 1 and whole and view.shape == x.shape and view.place == axes[0]:
         a = axes[0]
         nodes, common = joined_arrays([view.arrays[0][1]], [x.shape[a]])
