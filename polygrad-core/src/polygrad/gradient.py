@@ -353,6 +353,30 @@ def _kernel(own: int) -> Rule:
     return rule
 
 
+# For each formula that SLOPE nodes name, its slope as a function of the nodes (x, value). Floors
+# above put their own in, so that a value computed by a fit is not differentiated through the fit.
+SLOPES: Final[dict[str, Rule]] = {}
+
+
+def _by_formula(node: UOp, g: UOp) -> UOp:
+    x = node.src[1]
+    return g * SLOPES[node.arg](x, node)
+
+
+# Rules of FUNCTION nodes by name: from the node and what flows into it to what flows into each
+# input. Floors above put theirs in.
+FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Sequence[UOp | None]]]] = {}
+
+
+def _function(own: int) -> Rule:
+    def rule(node: UOp, g: UOp) -> UOp:
+        name, _, count = node.arg
+        part = FUNCTIONS[name](node, g)[own - count] if own >= count else None
+        return _filled(node.src[own], 0) if part is None else part
+
+    return rule
+
+
 def _copied(node: UOp, g: UOp) -> UOp:
     home = node.src[0].device
     return g if home is None else g.copy_to(home)
@@ -383,6 +407,7 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.WINDOW: (_window,),
     # nodes that hand on
     Ops.CONTIGUOUS: (lambda node, g: g,),
+    Ops.SLOPE: (None, _by_formula),
     Ops.COPY: (_copied,),
     Ops.AFTER: (None, lambda node, g: g),
     Ops.STORE: (None, lambda node, g: g),
@@ -418,4 +443,5 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.GATHER: (_gather, None),
     Ops.SCATTER: (_scatter_base, None, _scatter_updates),
     Ops.KERNEL: tuple(map(_kernel, range(64))),
+    Ops.FUNCTION: tuple(map(_function, range(16))),
 }

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
 from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
+from ..gradient import SLOPES
 from ..uop import spec
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, size, toposort
 from ..uop.provenance import describe
@@ -113,6 +114,12 @@ def _nothing(value: Any, rank: int) -> None:
         raise _Bad
 
 
+def _formula(value: Any, rank: int) -> str:
+    if not isinstance(value, str) or value not in SLOPES:
+        raise _Bad
+    return value
+
+
 _REDUCERS = {op.name: op for op in sorted(REDUCERS)}
 _MODES = ("set", "add", "max", "min", "mul")
 
@@ -137,6 +144,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.SCATTER: _Rule(3, _scatter),
     Ops.CONTIGUOUS: _Rule(1, _nothing),
     Ops.DETACH: _Rule(1, _nothing),
+    Ops.SLOPE: _Rule(2, _formula),
     **{op: _Rule(1, _nothing) for op in sorted(UNARY)},
     **{op: _Rule(2, _nothing) for op in sorted(BINARY)},
     Ops.WHERE: _Rule(3, _nothing),

@@ -115,7 +115,7 @@ def floor_divmod(a: UOp, b: UOp) -> tuple[UOp, UOp]:
     product's rounding error, then has the wrong sign and shows it."""
     quotient = UOp.alu(Ops.FLOOR, a / b)
     product = quotient * b
-    error = finite_or_zero(_product_error(quotient, b, product)).detach()
+    error = finite_or_zero(product_error(quotient, b, product)).detach()
     left = (a - product) - error
     over = ((left < 0.0) ^ (b < 0.0)) & left.ne(0.0)
     left, quotient = over.where(left + b, left), over.where(quotient - 1.0, quotient)
@@ -127,7 +127,7 @@ def floor_divmod(a: UOp, b: UOp) -> tuple[UOp, UOp]:
     return beyond.where(down, quotient), beyond.where(opposite.where(b, a), left)
 
 
-def _product_error(x: UOp, y: UOp, product: UOp) -> UOp:
+def product_error(x: UOp, y: UOp, product: UOp) -> UOp:
     """x * y - product exactly, by halves of the digits (Dekker 1971, "A floating-point technique
     for extending the available precision", section 5)."""
     split = 134217729.0 if x.dtype.itemsize == 8 else 4097.0

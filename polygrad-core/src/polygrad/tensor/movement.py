@@ -23,7 +23,7 @@ from .base import (
     scalar,
     shape_of_args,
 )
-from .unary import Unary
+from .distribution import Distribution
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -73,7 +73,7 @@ def mask_of(shape: Shape, bounds: Sequence[tuple[int, int, int]]) -> UOp:
     return UOp.const(dtypes.bool, True).broadcast_to(size_of).pad(pads)
 
 
-class Movement(Unary):
+class Movement(Distribution):
     """Reshape, permute, expand, shrink, pad, flip and what is made of them."""
 
     __slots__ = ()

@@ -108,10 +108,6 @@ class Unary(Elementwise):
         """log(1 + self), exact near 0 too."""
         return self._formula(formulas.log1p)
 
-    def erf(self) -> Tensor:
-        """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to self."""
-        return self._function(Ops.ERF)
-
     # ---- trigonometric and hyperbolic
 
     def sin(self) -> Tensor:

@@ -32,8 +32,12 @@ class Ops(enum.IntEnum):
     SCAN = enum.auto()  # x; arg (op, axis): running; kernel floor (value, *ranges; arg op)
     CONTIGUOUS = enum.auto()  # x: stored in row-major order
     DETACH = enum.auto()  # x: no gradient passes
+    SLOPE = enum.auto()  # value, x; arg name: value, whose slope in x is a formula of that name
     COPY = enum.auto()  # x; arg device name
     KERNEL = enum.auto()  # inputs …; arg sink: a user's kernel
+    # values …, inputs …; arg (name, which, number of values): value number `which`, whose gradient
+    # in the inputs is a rule of that name (gradient.py) over all of them
+    FUNCTION = enum.auto()
     # ---- elementwise: both floors, one source
     NEG = enum.auto()
     NOT = enum.auto()  # bitwise; logical on bool

@@ -114,6 +114,7 @@ SHAPES: Final[dict[Ops, Callable[[tuple[UOp, ...], Any], Shape]]] = {
     Ops.LOAD: _nothing,
     Ops.END: _nothing,
     Ops.KERNEL: lambda src, arg: arg.shape,
+    Ops.FUNCTION: lambda src, arg: src[arg[1]].shape,
     **dict.fromkeys(ELEMENTWISE, _same_shape),
 }
 

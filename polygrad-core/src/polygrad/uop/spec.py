@@ -201,6 +201,14 @@ def _scatter(u: UOp) -> str | None:
     return _keeps_type(u) if 0 <= axis < rank else f"axis {axis} of a tensor of {rank} axes"
 
 
+def _slope(u: UOp) -> str | None:
+    value, x = u.src
+    if not isinstance(u.arg, str):
+        return "needs the name of a formula"
+    same = value.dtype is x.dtype and value.shape == x.shape
+    return _keeps_type(u) if same else f"{value.dtype.name}{value.shape} is no function of each x"
+
+
 def _copy(u: UOp) -> str | None:
     return _keeps_type(u) if isinstance(u.arg, str) else "needs the name of a device"
 
@@ -219,6 +227,14 @@ def _after(u: UOp) -> str | None:
         return f"follows a {u.src[0].op.name}, not a buffer"
     effects = all(s.op in (Ops.STORE, Ops.KERNEL, Ops.END) for s in u.src[1:])
     return _keeps_type(u) if effects else "waits for something that is no effect"
+
+
+def _function(u: UOp) -> str | None:
+    _, which, count = u.arg
+    if not 0 <= which < count <= len(u.src):
+        return f"has no value {which} of {count}"
+    value = u.src[which].dtype
+    return None if u.dtype is value else f"changes {value.name} to {u.dtype.name}"
 
 
 def _kernel(u: UOp) -> str | None:
@@ -258,10 +274,12 @@ _TENSOR: Final[dict[Ops, Rule]] = {
     Ops.SCATTER: _scatter,
     Ops.CONTIGUOUS: _keeps_type,
     Ops.DETACH: _keeps_type,
+    Ops.SLOPE: _slope,
     Ops.COPY: _copy,
     Ops.STORE: _tensor_store,
     Ops.AFTER: _after,
     Ops.KERNEL: _kernel,
+    Ops.FUNCTION: _function,
     Ops.SINK: _anything,
 }
 
