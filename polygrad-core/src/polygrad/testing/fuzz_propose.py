@@ -248,6 +248,20 @@ def _counted(b: Builder) -> Iterator[Proposal | None]:
     yield b.one(list(grammar.BINARY)), (len(b.nodes) - 1, other), {}
 
 
+def _decision(b: Builder) -> Iterator[Proposal | None]:
+    """A comparison with ties, turned round as often as not, and what hangs on it."""
+    x = b.pick(lambda k: _integer(k) and k.value.size > 0)
+    x = b.input(dtype=str(b.one(INTEGERS))) if x is None else x
+    y = None if x is None else b.input(b.values[x].shape, b.values[x].dtype)
+    if x is None or y is None:
+        return
+    yield b.one(("lt", "le", "gt", "ge", "eq", "ne")), (x, y), {}
+    if b.chance(0.6):
+        yield b.one(("invert", "logical_not")), (len(b.nodes) - 1,), {}
+    if b.chance(0.5):
+        yield "where", (len(b.nodes) - 1, x, y), {}
+
+
 def _where(b: Builder) -> Proposal | None:
     c = b.pick(lambda k: k.dtype == "bool")
     x = None if c is None else b.partner(c)
@@ -429,7 +443,7 @@ _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
     (1, _flip), (2.5, _slice), (1, _expand), (1.5, _pad), (1.5, _join), (1.5, _cast), (1.5, _where),
     (0.5, _clip), (2.5, _matmul), (1, _take), (0.7, _gather), (0.7, _pool), (0.5, _conv),
     (0.5, _leaf), (1, _assign), (5.5, _normalise),
-    (0.7, _there_and_back), (1.5, _counted), (1, _update), (0.8, _padded),
+    (0.7, _there_and_back), (1.5, _counted), (1, _update), (0.8, _padded), (1, _decision),
 )  # fmt: skip
 PROPOSERS = [p for _, p in _WEIGHTED]
 CHANCES = np.array([w for w, _ in _WEIGHTED]) / sum(w for w, _ in _WEIGHTED)

@@ -48,14 +48,21 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
     vector = contiguous_output(kernel)
     read = loads(n.src[0] for n in reductions)
     lanes = lanes_for(kernel, target)
-    along_rows = [
-        r for r in sorted(kernel.reduced, key=lambda r: r.arg[0]) if _worth(r, read, lanes)
-    ]
+    along_rows: list[UOp] = []
+    for loop in sorted(kernel.reduced, key=lambda r: r.arg[0]):
+        if _worth(loop, read, lanes) and not any(_meet(n, loop, along_rows) for n in reductions):
+            along_rows.append(loop)
     if not along_rows and vector in rows and streams(read, vector):
         made = _columns(kernel, rows, vector, lanes)
     else:
         made = _rows(kernel, target, rows, vector, along_rows, lanes)
     return replace(stream_out(made, target), recipe="reduction")
+
+
+def _meet(reduction: UOp, loop: UOp, others: list[UOp]) -> bool:
+    """Whether `loop` and one of `others` stand in this reduction: one expression has one vector."""
+    inside = ranges_of(reduction.src[0]) | set(reduction.src[1:])
+    return loop in inside and any(r in inside for r in others)
 
 
 def _worth(loop: UOp, read: list[UOp], lanes: int) -> bool:
