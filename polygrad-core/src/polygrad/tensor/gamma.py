@@ -130,8 +130,9 @@ def _cotangent(size: UOp) -> UOp:
 def _trigamma(x: UOp, value: UOp) -> UOp:
     """The slope of digamma, by reflection below 0."""
     size = absolute(x)
-    sine, above = _sine(size), _trigamma_above_zero(size)
-    return (x < 0.0).where(recip(sine * sine) - above + recip(size * size), above)
+    sine = _sine(size)
+    below = recip(sine * sine) - _trigamma_above_zero(size + 1.0)
+    return (x < 0.0).where(below, _trigamma_above_zero(size))
 
 
 def _trigamma_above_zero(x: UOp) -> UOp:
