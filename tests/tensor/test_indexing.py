@@ -54,6 +54,7 @@ ADVANCED = [
     np.s_[[], :],
     np.s_[:, None, I1, 1],
     np.s_[..., I0, :],
+    np.s_[:, I0, ..., I0],
     np.s_[[]],
     np.s_[[[0], [1]]],
     np.s_[I0.astype(np.uint8) % 4],

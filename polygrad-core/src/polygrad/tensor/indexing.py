@@ -121,7 +121,7 @@ def _listed(indices: Any) -> Any:
 
 def parse(shape: Shape, index: Any) -> View:
     """`index` of a tensor of `shape`, checked."""
-    items = _filled(shape, _arrays_of(index if isinstance(index, tuple) else (index,)))
+    items, dots = _filled(shape, _arrays_of(index if isinstance(index, tuple) else (index,)))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
     axis = 0
@@ -148,14 +148,15 @@ def parse(shape: Shape, index: Any) -> View:
                 raise IndexError_(f"index {item} is outside axis {axis} of shape {shape}.")
             bounds.append((i, i + 1, 1))
         axis += 1
-    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), _place(items, advanced))
+    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), _place(advanced, dots))
 
 
-def _place(items: Sequence[Any], advanced: Sequence[int]) -> int:
-    """Where the arrays' shape goes: in their place if they stand together, else in front."""
+def _place(advanced: Sequence[int], dots: int) -> int:
+    """Where the arrays' shape goes: in their place if they stand together, else in front. An
+    Ellipsis parts them, even one that stands for no axis."""
     if not advanced or advanced[-1] - advanced[0] + 1 != len(advanced):
         return 0
-    return advanced[0]
+    return 0 if advanced[0] < dots <= advanced[-1] else advanced[0]
 
 
 def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
@@ -228,8 +229,9 @@ def nonzero(mask: Tensor) -> list[list[int]]:
     return columns
 
 
-def _filled(shape: Shape, items: list[Any]) -> list[Any]:
-    """`items` with the Ellipsis written out and slices for the axes nobody named."""
+def _filled(shape: Shape, items: list[Any]) -> tuple[list[Any], int]:
+    """`items` with the Ellipsis written out and slices for the axes nobody named; where those
+    are."""
     named = sum(item is not None and item is not Ellipsis for item in items)
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -237,7 +239,7 @@ def _filled(shape: Shape, items: list[Any]) -> list[Any]:
     if named > len(shape):
         raise IndexError_(f"{named} indices are too many for shape {shape}.")
     at = dots[0] if dots else len(items)
-    return [*items[:at], *[slice(None)] * (len(shape) - named), *items[at + 1 :]]
+    return [*items[:at], *[slice(None)] * (len(shape) - named), *items[at + 1 :]], at
 
 
 def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
