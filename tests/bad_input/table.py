@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from .mistake import Chapter, Mistake
 from polygrad.errors import ShapeError
 
-CHAPTERS: tuple[Chapter, ...] = (Chapter("A", "b", (Mistake("add", "x + Tensor.ones(4)", ShapeError, "add: shapes (2, 3) and (4,) do not broadcast: axis -1 is 3 and 4.", "x + x"),), "x = Tensor.ones(2, 3)"),)
+from .mistake import Chapter, Mistake
+
+CHAPTERS: tuple[Chapter, ...] = (
+    Chapter(
+        "A",
+        "b",
+        (
+            Mistake(
+                "add",
+                "x + Tensor.ones(4)",
+                ShapeError,
+                "add: shapes (2, 3) and (4,) do not broadcast: axis -1 is 3 and 4.",
+                "x + x",
+            ),
+        ),
+        "x = Tensor.ones(2, 3)",
+    ),
+)
