@@ -44,7 +44,13 @@ def test_terms_cancel() -> None:
 
 
 def test_an_atom_of_one_value_is_that_value() -> None:
-    assert UOp.range(3, 4, 7) * 2 + i is i + 6
+    assert UOp.variable("one", 3, 3) * 2 + i is i + 6
+
+
+def test_a_loop_of_one_step_stays_a_loop() -> None:
+    """Else an ordered kernel would not know what stands in it."""
+    one = UOp.range(3, 4, 7)
+    assert ranges_of(one * 2 + i) == {one, i}
 
 
 def test_division_and_modulo_by_what_divides() -> None:

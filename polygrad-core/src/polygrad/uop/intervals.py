@@ -176,8 +176,10 @@ def _variable(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
 
 
 def _range(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
+    # Never one value: it would be folded, and an ordered kernel forget what stands in the loop.
+    # Nothing runs in an empty range: any answer is true of it.
     lo, hi = src
-    return lo.lo, max(lo.lo, hi.hi - 1)  # nothing runs in an empty range: any answer is true of it
+    return lo.lo, max(lo.lo + 1, hi.hi - 1)
 
 
 _NO_VALUE: Final = frozenset({Ops.PARAM, Ops.INDEX, Ops.LOCAL, Ops.UNIQUE, Ops.STORE, Ops.END})

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ..dtype import DType, dtypes
 from ..errors import SpecError
+from .linear import ranges_of
 from .ops import COMPARISONS, ELEMENTWISE, MOVEMENT, REDUCERS, Ops, UOp, toposort
 from .printer import short
 from .provenance import describe
@@ -334,9 +335,16 @@ def _outside(address: UOp, gates: Sequence[UOp]) -> str | None:
     base, offset = address.src
     if gates or base.op is not Ops.PARAM or offset.lo is None or offset.hi is None:
         return None
+    if any(_may_be_empty(r) for r in ranges_of(offset)):
+        return None
     if offset.hi >= 0 and offset.lo < base.arg[1]:
         return None
     return f"touches [{offset.lo}, {offset.hi}] of {base.arg[1]} elements"
+
+
+def _may_be_empty(loop: UOp) -> bool:
+    lo, hi = loop.src
+    return lo.hi is None or hi.lo is None or lo.hi >= hi.lo
 
 
 def _kernel_reduce(u: UOp) -> str | None:

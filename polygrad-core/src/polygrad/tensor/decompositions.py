@@ -1,0 +1,206 @@
+"""Linear systems and decompositions of matrices: solve, inv, det, cholesky, lu, qr, eigh, svd.
+
+Matrices are the last two axes, those before are batches. Integers become floats, 16-bit floats are
+computed in float32. The work is n³ in one kernel, whatever n is; nothing is read back, so a matrix
+that has no inverse or no factor gives inf or NaN where numpy raises. Methods differentiate by the
+textbook's formulas (`matrices.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import dtypes
+from ..errors import ArgumentError, ShapeError
+from ..uop.ops import UOp
+from . import matrices
+from .base import Base, Flag, Real, broadcast_shape, common_dtype, result, tensor_of
+from .linalg import matmul
+from .sorting import Sorting
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Stack:
+    """A tensor's matrices as one stack, and the way back."""
+
+    def __init__(self, name: str, t: Base, square: bool = False) -> None:
+        u = t._float()
+        if len(u.shape) < 2 or (square and u.shape[-1] != u.shape[-2]):
+            kind = "square matrices" if square else "matrices"
+            raise ShapeError(f"{name} takes {kind} in the last two axes, not shape {u.shape}.")
+        self.tensor, self.dtype, self.lead = t, u.dtype, u.shape[:-2]
+        if u.dtype.itemsize < 4:
+            u = u.cast(dtypes.float32)
+        self.uop = u.reshape((matrices.size_of(self.lead), *u.shape[-2:]))
+
+    def back(self, u: UOp) -> Tensor:
+        made = u.reshape((*self.lead, *u.shape[1:]))
+        return result(made.cast(self.dtype) if u.dtype.is_float else made, self.tensor)
+
+
+def _empty(u: UOp) -> bool:
+    return 0 in u.shape
+
+
+class Decompositions(Sorting):
+    """Systems, inverses, determinants and factors of matrices."""
+
+    __slots__ = ()
+
+    # ---- systems
+
+    def _solved(
+        self, name: str, b: Any, how: Callable[[UOp, UOp], UOp], square: bool = True
+    ) -> Tensor:
+        """`how` of self's matrices and right sides; a b of one axis is a vector."""
+        right = tensor_of(b, name)
+        kept = common_dtype((self, right))
+        kept = kept if kept.is_float else dtypes.default_float
+        dtype = dtypes.float32 if kept.itemsize < 4 else kept
+        Stack(name, self, square)
+        vector = right.ndim == 1
+        x, y = self.uop.cast(dtype), right.uop.cast(dtype)
+        y = y.reshape((*y.shape, 1)) if vector else y
+        if len(y.shape) < 2 or y.shape[-2] != x.shape[-2]:
+            raise ShapeError(
+                f"{name}: matrices {self.shape} and right sides {right.shape} do not match: "
+                f"{x.shape[-2]} rows are expected."
+            )
+        lead = broadcast_shape(name, [x.shape[:-2], y.shape[:-2]])
+        stack = (matrices.size_of(lead),)
+        x = x.broadcast_to((*lead, *x.shape[-2:])).reshape((*stack, *x.shape[-2:]))
+        y = y.broadcast_to((*lead, *y.shape[-2:])).reshape((*stack, *y.shape[-2:]))
+        shape = (x.shape[2], y.shape[2])
+        if _empty(x) or _empty(y):
+            made = UOp.const(dtype, 0.0).broadcast_to((*stack, *shape))
+        else:
+            made = how(x, y)
+        out = made.reshape((*lead, *shape)).cast(kept)
+        return result(out.reshape(out.shape[:-1]) if vector else out, self, right)
+
+    def solve(self, b: Any) -> Tensor:
+        """X with self @ X = b, by LU with partial pivoting; a b of one axis is a vector. Where self
+        is singular, inf or NaN.
+
+        >>> from polygrad import Tensor
+        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).solve([2.0, 2.0]).tolist()
+        [1.0, 0.5]
+        """
+        return self._solved("solve", b, matrices.solve)
+
+    def triangular_solve(self, b: Any, upper: Flag = False, unitriangular: Flag = False) -> Tensor:
+        """X with T @ X = b, where T is the lower (or upper) triangle of self, its diagonal taken as
+        1 if `unitriangular`. The other triangle is not read."""
+
+        def how(t: UOp, y: UOp) -> UOp:
+            return matrices.triangular(t, y, bool(upper), bool(unitriangular))
+
+        return self._solved("triangular_solve", b, how)
+
+    def cholesky_solve(self, factor: Any, upper: Flag = False) -> Tensor:
+        """X with A @ X = self, given the Cholesky factor of A."""
+
+        def how(low: UOp, y: UOp) -> UOp:
+            low = matrices.turned(low) if upper else low
+            y = matrices.triangular(low, y)
+            return matrices.triangular(matrices.turned(low), y, over=True)
+
+        return tensor_of(factor, "cholesky_solve")._solved("cholesky_solve", self, how)
+
+    def lstsq(self, b: Any, rcond: Real | None = None) -> Tensor:
+        """The X of least size that makes self @ X - b smallest, for matrices of any shape and rank.
+        Singular values up to rcond (size times the dtype's precision) of the largest count as 0."""
+        limit = None if rcond is None else float(rcond)
+
+        def how(a: UOp, y: UOp) -> UOp:
+            return matmul(matrices.pseudoinverse(a, limit), y)
+
+        return self._solved("lstsq", b, how, square=False)
+
+    def inv(self) -> Tensor:
+        """The inverse of square matrices; inf or NaN where there is none."""
+        s = Stack("inv", self, square=True)
+        return s.back(s.uop if _empty(s.uop) else matrices.inverse(s.uop))
+
+    inverse = inv
+
+    def pinv(self, rcond: Real | None = None) -> Tensor:
+        """The pseudoinverse (Moore and Penrose) of matrices of any shape; `rcond` as in `lstsq`."""
+        s = Stack("pinv", self)
+        if _empty(s.uop):
+            return s.back(matrices.turned(s.uop))
+        return s.back(matrices.pseudoinverse(s.uop, None if rcond is None else float(rcond)))
+
+    def det(self) -> Tensor:
+        """The determinant of square matrices."""
+        s = Stack("det", self, square=True)
+        if s.uop.shape[1] == 0:
+            return s.back(UOp.const(s.uop.dtype, 1.0).broadcast_to(s.uop.shape[:1]))
+        return s.back(matrices.determinant(s.uop))
+
+    def slogdet(self) -> tuple[Tensor, Tensor]:
+        """(sign, logarithm of the size) of the determinant; (0, -inf) where it is 0."""
+        s = Stack("slogdet", self, square=True)
+        if s.uop.shape[1] == 0:
+            both = [UOp.const(s.uop.dtype, v).broadcast_to(s.uop.shape[:1]) for v in (1.0, 0.0)]
+        else:
+            both = list(matrices.log_determinant(s.uop))
+        return s.back(both[0]), s.back(both[1])
+
+    # ---- factors
+
+    def cholesky(self, upper: Flag = False) -> Tensor:
+        """L, lower triangular, with L @ L.T = self (or U with U.T @ U). Reads the lower triangle;
+        NaN where self is not positive definite."""
+        s = Stack("cholesky", self, square=True)
+        made = s.uop if _empty(s.uop) else matrices.cholesky(s.uop)
+        return s.back(matrices.turned(made) if upper else made)
+
+    def lu(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(P, L, U) with P @ L @ U = self: rows in an order that puts the largest of each column
+        first, L lower with a diagonal of ones, U upper."""
+        s = _full("lu", self)
+        low, up, order = matrices.lu(s.uop)
+        return s.back(matrices.permutation(order, low)), s.back(low), s.back(up)
+
+    def qr(self, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+        """(Q, R) with Q @ R = self, the columns of Q orthonormal, R upper. Of m by n matrices,
+        Q has min(m, n) columns, or m with mode "complete"."""
+        if mode not in ("reduced", "complete"):
+            raise ArgumentError(f"qr: mode is 'reduced' or 'complete', not {mode!r}.")
+        s = _full("qr", self)
+        q, up = matrices.qr(s.uop, mode == "complete")
+        return s.back(q), s.back(up)
+
+    def eigh(self) -> tuple[Tensor, Tensor]:
+        """(eigenvalues in ascending order, eigenvectors as columns) of symmetric matrices, of which
+        the lower triangle is read."""
+        s = Stack("eigh", self, square=True)
+        _full("eigh", self)
+        values, vectors = matrices.eigh(s.uop)
+        return s.back(values), s.back(vectors)
+
+    def eigvalsh(self) -> Tensor:
+        """The eigenvalues of symmetric matrices, in ascending order."""
+        return self.eigh()[0]
+
+    def svd(self, full_matrices: Flag = True) -> tuple[Tensor, Tensor, Tensor]:
+        """(U, S, Vh) with U @ diag(S) @ Vh = self, S in descending order. U and Vh are square, or
+        without `full_matrices` as narrow as S."""
+        s = _full("svd", self)
+        u, values, vt = matrices.svd(s.uop, bool(full_matrices))
+        return s.back(u), s.back(values), s.back(vt)
+
+    def svdvals(self) -> Tensor:
+        """The singular values in descending order."""
+        return self.svd(full_matrices=False)[1]
+
+
+def _full(name: str, t: Base) -> Stack:
+    s = Stack(name, t)
+    if _empty(s.uop):
+        raise ShapeError(f"{name}: there is nothing in shape {t.shape}.")
+    return s
