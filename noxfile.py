@@ -55,7 +55,7 @@ assert pathlib.Path(sys.argv[1]) in pathlib.Path(polygrad.__file__).parents, pol
 @nox.session
 def demo(session: nox.Session) -> None:
     """Train on real handwritten digits, save, and run the saved model in a new process."""
-    install(session, *EVERY, extra=["scikit-learn>=1.4"])
+    install(session, *EVERY, extra=["scikit-learn>=1.4", "tqdm>=4.60"])
     session.run("python", "examples/digits.py", *session.posargs)
 
 
