@@ -14,14 +14,14 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .base import Base, Flag, _leaves, _no_grad, result
+from .statistics import Statistics
 from .store import differentiated, own, realize
-from .writing import Writing
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Autograd(Writing):
+class Autograd(Statistics):
     """backward, gradient and requires_grad."""
 
     __slots__ = ()

@@ -3,9 +3,9 @@
 Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
-    Base → Elementwise → Unary → Movement → Joining → Reduce → Activation → Linalg
-         → Special → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
-         → Sorting → Decompositions → Writing → Autograd → Interop → Tensor
+    Base → Elementwise → Unary → Distribution → Movement → Joining → Reduce → Activation → Linalg
+         → Special → Scans → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
+         → Sorting → Decompositions → Writing → Statistics → Autograd → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.

@@ -100,6 +100,8 @@ class Decompositions(Sorting):
 
         return self._solved("triangular_solve", b, how)
 
+    solve_triangular = triangular_solve
+
     def cholesky_solve(self, factor: Any, upper: Flag = False) -> Tensor:
         """X with A @ X = self, given the Cholesky factor of A."""
 

@@ -1,0 +1,365 @@
+"""Counts, draws from them, distances and covariances; running extremes; writing at many places.
+
+All are made of what stands below. A shape that depends on values (`bincount`, `argwhere`) is
+computed first, which the method says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..dtype import DType, dtypes, to_dtype
+from ..errors import ArgumentError, ShapeError
+from ..uop.ops import Ops, UOp, size
+from . import formulas
+from .base import (
+    Base,
+    Flag,
+    Integer,
+    Operand,
+    Real,
+    Scalar,
+    axis_of,
+    broadcast_shape,
+    either,
+    integer,
+    leaf,
+    number,
+    operand,
+    result,
+    scalar,
+    tensor_of,
+)
+from .elementwise import joined_floats
+from .indexing import parse, read
+from .random import unit
+from .reduce import narrow, vector_norm, wide
+from .scans import running
+from .writing import Writing
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Statistics(Writing):
+    """bincount, histogram, multinomial, cov, cdist, cummax, logcumsumexp, index_put and others."""
+
+    __slots__ = ()
+
+    # ---- counts
+
+    def bincount(self, weights: Base | None = None, minlength: Integer = 0) -> Tensor:
+        """How often each of 0, 1, … occurs in a vector of integers, int32; or the sum of their
+        `weights`. Reads the largest element first, for the length of the result.
+
+        >>> Tensor([1, 0, 1]).bincount().tolist()
+        [1, 2]
+        """
+        if self.ndim != 1 or not self.dtype.is_int:
+            raise ShapeError(
+                f"bincount takes a vector of integers, not {self.dtype.name} {self.shape}."
+            )
+        least = integer("bincount", "minlength", minlength, 0)
+        if weights is not None and weights.shape != self.shape:
+            raise ShapeError(f"bincount: weights {weights.shape} do not fit {self.shape}.")
+        count = least
+        if self.numel():
+            ends: Any = self.min().stack(self.max()).tolist()
+            if ends[0] < 0:
+                raise ArgumentError(f"bincount: {ends[0]} is negative.")
+            count = max(least, ends[1] + 1)
+        return self._counted(count, weights)
+
+    def _counted(self, count: int, weights: Base | None) -> Tensor:
+        """Added up at the places that self names, those outside of `count` left out."""
+        ones = UOp.const(dtypes.int32, 1).broadcast_to(self.shape)
+        updates = ones if weights is None else weights.uop
+        start = UOp.const(updates.dtype, 0).broadcast_to((count,))
+        used = (self,) if weights is None else (self, weights)
+        if not count or not self.numel():
+            return result(start, *used)
+        return result(start.scatter(self.uop, updates, 0, "add"), *used)
+
+    def histogram(
+        self,
+        bins: Any = 10,
+        range: Sequence[Real] | None = None,
+        weights: Base | None = None,
+        density: Flag = False,
+    ) -> tuple[Tensor, Tensor]:
+        """(counts, edges) as numpy's: `bins` equal parts of `range`, by default from the least to
+        the largest element, or a vector of rising edges. Each part holds its lower edge, the last
+        one both. Counts are int32, or sums of `weights`; `density` divides so that the area is 1.
+
+        >>> Tensor([0.0, 1.0, 1.5, 4.0]).histogram(2)[0].tolist()
+        [3, 1]
+        """
+        x = self.ravel().cast(self._float().dtype)
+        edges = x._edges(bins, range)
+        n = edges.shape[0] - 1
+        at = edges.searchsorted(x, right=True).uop - 1
+        last = x.eq(edges[-1]).uop
+        at = last.where(at._with(n - 1), at)
+        inside = (at >= 0) & formulas.isnan(x.uop).eq(False)
+        places = result(inside.where(at, at._with(n)), x, edges)
+        counts = places._counted(n, None if weights is None else tensor_of(weights, "w").ravel())
+        if not density:
+            return counts, edges
+        widths = edges[1:] - edges[:-1]
+        return counts / (counts.sum() * widths), edges
+
+    def _edges(self, bins: Any, ends: Sequence[Real] | None) -> Tensor:
+        name = "histogram"
+        if not hasattr(bins, "__index__") or getattr(bins, "shape", ()) != ():
+            edges = tensor_of(bins, name)
+            if edges.ndim != 1 or edges.shape[0] < 2:
+                raise ShapeError(f"{name}: edges are a vector of two or more, not {edges.shape}.")
+            return edges.cast(self.dtype)
+        n = integer(name, "bins", bins, 1)
+        low: Any
+        high: Any
+        if ends is None:
+            low, high = (self.min(), self.max()) if self.numel() else (0.0, 1.0)
+        else:
+            low, high = (number(name, "range", e) for e in ends)
+            if not low <= high:
+                raise ArgumentError(f"{name}: the range {tuple(ends)} does not rise.")
+        low, high = (tensor_of(e, name).cast(self.dtype) for e in (low, high))
+        flat = low.eq(high)
+        low, high = flat.where(low - 0.5, low), flat.where(high + 0.5, high)
+        part = self.linspace(0.0, 1.0, n + 1, dtype=self.dtype)
+        steps = part * (high - low) + low
+        return part.eq(1.0).where(high, steps)
+
+    def multinomial(self, num_samples: Integer = 1, replacement: Flag = False) -> Tensor:
+        """`num_samples` int32 numbers of elements of each row (the last axis), drawn with
+        probabilities proportional to the elements; without `replacement` all different."""
+        name = "multinomial"
+        if self.ndim not in (1, 2) or not self.shape[-1]:
+            raise ShapeError(f"{name} takes a vector or rows of weights, not shape {self.shape}.")
+        count, n = integer(name, "num_samples", num_samples, 1), self.shape[-1]
+        if not replacement and count > n:
+            raise ArgumentError(f"{name}: {count} of {n} elements cannot be drawn all different.")
+        weights = result(wide(self._float()).detach(), self)
+        if not replacement:  # the least of exponential waiting times (Efraimidis, Spirakis 2006)
+            waits = -formulas.log(1.0 - unit(weights.shape, weights.dtype))
+            keys = weights / result(waits)
+            return keys.topk(count, -1)[1]
+        below: Any = weights.cumsum(-1)
+        total = below.narrow(-1, n - 1, 1)
+        draws = result(unit((*self.shape[:-1], count), weights.dtype)) * total
+        passed = (below.unsqueeze(-2) <= draws.unsqueeze(-1)).sum(-1)
+        last = below.eq(total).argmax(-1, keepdim=True)  # the last one of positive weight
+        chosen: Tensor = passed.minimum(last).cast(dtypes.int32)
+        return chosen
+
+    # ---- second moments and distances
+
+    def cov(self, correction: Real = 1) -> Tensor:
+        """The covariances of the rows, whose columns are observations: (n, m) -> (n, n), or the
+        variance of a vector.
+
+        >>> Tensor([[1.0, 2.0], [2.0, 0.0]]).cov().tolist()
+        [[0.5, -1.0], [-1.0, 2.0]]
+        """
+        if self.ndim not in (1, 2):
+            raise ShapeError(f"cov takes a matrix of variables in rows, not shape {self.shape}.")
+        rows = self.reshape(1, -1) if self.ndim == 1 else self
+        x = result(wide(rows._float()), self)
+        centred = x - x.mean(-1, keepdim=True)
+        divisor = float(max(0, x.shape[-1] - correction))
+        out = centred.matmul(centred.transpose(0, 1)) / (divisor or math.nan)
+        out = out if self.dtype.is_float is False else out.cast(self.dtype)
+        return out.reshape(()) if self.ndim == 1 else out
+
+    def corrcoef(self) -> Tensor:
+        """The correlations of the rows, `cov` scaled to a diagonal of ones."""
+        covariance = self.cov()
+        if self.ndim == 1:
+            return covariance / covariance
+        scale = covariance.diagonal().sqrt()
+        return (covariance / scale.unsqueeze(1) / scale.unsqueeze(0)).clip(-1.0, 1.0)
+
+    def cdist(self, other: Operand, p: Any = 2) -> Tensor:
+        """The p-norm of the difference of each row of self (..., m, k) and each of `other`
+        (..., n, k): (..., m, n). The slope at distance 0 is 0."""
+        right = tensor_of(other, "cdist")
+        if self.ndim < 2 or right.ndim < 2 or self.shape[-1] != right.shape[-1]:
+            raise ShapeError(f"cdist: rows of {self.shape} and {right.shape} have no distance.")
+        (a, b), tensors = joined_floats("cdist", self.unsqueeze(-2), right.unsqueeze(-3))
+        dtype = a.dtype
+        gap = wide(a) - wide(b)
+        return result(narrow(vector_norm(gap, (len(gap.shape) - 1,), p), dtype), *tensors)
+
+    # ---- running extremes
+
+    def cummax(
+        self, axis: Integer | None = None, *, dim: Integer | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(values, int32 places) of the largest element so far along an axis (the first by
+        default); of equal ones the place is the latest. NaN stays."""
+        return self._so_far("cummax", Ops.MAXIMUM, either("cummax", axis, dim))
+
+    def cummin(
+        self, axis: Integer | None = None, *, dim: Integer | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(values, int32 places) of the least element so far along an axis (the first by default);
+        of equal ones the place is the latest. NaN stays."""
+        return self._so_far("cummin", Ops.MINIMUM, either("cummin", axis, dim))
+
+    def _so_far(self, name: str, op: Ops, axis: Integer | None) -> tuple[Tensor, Tensor]:
+        a, u = axis_of(name, 0 if axis is None else axis, self.ndim), self.uop
+        if not u.shape or not size(u.shape):
+            return result(u, self), result(UOp.const(dtypes.int32, 0).broadcast_to(u.shape))
+        best = running(u.detach(), a, op)
+        reached = u.eq(best) | formulas.isnan(u) if u.dtype.is_float else u.eq(best)
+        numbers = UOp.iota(u.shape[a]).reshape(_along(a, u.shape)).broadcast_to(u.shape)
+        places = result(reached.where(numbers, 0).scan(Ops.MAXIMUM, a), self)
+        return self.gather(a, places), places
+
+    def logcumsumexp(self, axis: Integer | None = None, *, dim: Integer | None = None) -> Tensor:
+        """log(cumsum(exp(self))) along an axis (the first by default) without overflow. log2(n)
+        passes, each adding what stands twice as far back (Hillis and Steele 1986)."""
+        axis = either("logcumsumexp", axis, dim)
+        a = axis_of("logcumsumexp", 0 if axis is None else axis, self.ndim)
+        u = wide(self._float())
+        n = u.shape[a] if u.shape else 0
+        back = 1
+        while back < n:
+            pads, keep = [(0, 0, 0)] * len(u.shape), [(0, m, 1) for m in u.shape]
+            pads[a], keep[a] = (back, 0, 0), (0, n - back, 1)
+            earlier = u.shrink(keep).pad(pads)
+            inside = (UOp.iota(n) >= back).reshape(_along(a, u.shape)).broadcast_to(u.shape)
+            u = inside.where(formulas.logaddexp(u, earlier), u).contiguous()
+            back *= 2
+        return result(narrow(u, self._float().dtype), self)
+
+    # ---- places
+
+    def argwhere(self) -> Tensor:
+        """numpy's name for `nonzero`: one row of indices for each element that is not 0; computes
+        self."""
+        return self.nonzero()
+
+    def index_put(self, indices: Any, values: Operand, accumulate: Flag = False) -> Tensor:
+        """self with `values` at `self[indices]`; with `accumulate` they are added, repeated places
+        too. Self is not changed.
+
+        >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
+        [0, 0, 6]
+        """
+        view = parse(self.shape, indices if isinstance(indices, tuple) else (indices,))
+        total = self.numel()
+        kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
+        numbers = (UOp.iota(max(total, 1), kind) + 1).shrink([(0, total, 1)]).reshape(self.shape)
+        places = read(numbers, view) - 1  # outside its axis an index reads 0, here -1
+        given = operand(values, "index_put")
+        if isinstance(given, Base):
+            updates = given.uop.cast(self.dtype)
+            if broadcast_shape("index_put", [places.shape, updates.shape]) != places.shape:
+                raise ShapeError(f"index_put: values {given.shape} do not fit {places.shape}.")
+            updates = updates.broadcast_to(places.shape)
+        else:
+            updates = scalar("index_put", given, self.dtype, places.shape)
+        mode = "add" if accumulate else "set"
+        flat = self.uop.reshape((total,)).scatter(places, updates, 0, mode)
+        used = [self, *(array.tensor for _, array in view.arrays)]
+        used += [given] if isinstance(given, Base) else []  # type: ignore[list-item]
+        return result(flat.reshape(self.shape), *used)
+
+    def max_unpool2d(
+        self,
+        indices: Base,
+        kernel_size: Any = (2, 2),
+        stride: Any = None,
+        dilation: Any = 1,
+        padding: Any = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        """The inverse of `max_pool2d` with `return_indices`: each element goes back to the place
+        that `indices` names within its plane, zeros elsewhere. (..., h, w) -> (..., H, W)."""
+        name = "max_unpool2d"
+        if self.ndim < 2 or indices.shape != self.shape:
+            raise ShapeError(f"{name}: indices {indices.shape} do not fit {self.shape}.")
+        window, step, gap, pad = (
+            tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+            for x in (kernel_size, kernel_size if stride is None else stride, dilation, padding)
+        )
+        lead = self.shape[:-2]
+        plane = (
+            tuple(output_size)[-2:]
+            if output_size is not None
+            else tuple(
+                (n - 1) * s - 2 * p + d * (k - 1) + 1
+                for n, k, s, d, p in zip(self.shape[-2:], window, step, gap, pad, strict=True)
+            )
+        )
+        rows, each = size(lead), size(self.shape[-2:])
+        empty = self.zeros(rows, size(plane), dtype=self.dtype, device=self._device)
+        index = result(indices.uop.reshape((rows, each)), indices)
+        return empty.scatter(1, index, self.reshape(rows, each)).reshape(*lead, *plane)
+
+    # ---- numbers
+
+    def nextafter(self, other: Operand) -> Tensor:
+        """The next float after self towards `other`, in their common dtype."""
+        (a, b), tensors = joined_floats("nextafter", self, other)
+        return result(_next_float(a, b), *tensors)
+
+    @staticmethod
+    def logspace(
+        start: Real,
+        stop: Real,
+        steps: Integer = 100,
+        base: Real = 10.0,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> Tensor:
+        """`steps` numbers from base^start to base^stop, both included, at equal ratios.
+
+        >>> Tensor.logspace(0, 3, 4, base=2.0).tolist()
+        [1.0, 2.0, 4.0, 8.0]
+        """
+        from .base import _class
+
+        base = number("logspace", "base", base)
+        if base <= 0:
+            raise ArgumentError(f"logspace: base is a positive number, not {base}.")
+        d = dtypes.default_float if dtype is None else to_dtype(dtype)
+        exact = d if d.is_float and d.itemsize > 2 else dtypes.float32
+        exponents = _class.linspace(start, stop, steps, dtype=exact, device=device)
+        node = exponents.uop
+        return result(UOp.alu(Ops.POW, node._with(base), node).cast(d), exponents)
+
+    @staticmethod
+    def const(value: Scalar, dtype: Any = None) -> Tensor:
+        """A number as a 0-d tensor that is part of the graph, not stored."""
+        plain = number("const", "value", value)
+        d = to_dtype(type(plain) if dtype is None else dtype)
+        return leaf(scalar("const", plain, d, ()), None)
+
+    def const_like(self, value: Scalar) -> Tensor:
+        """A number in the shape, dtype and place of self, part of the graph, not stored."""
+        return leaf(scalar("const_like", value, self.dtype, self.shape), self._device)
+
+
+def _along(axis: int, shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n if a == axis else 1 for a, n in enumerate(shape))
+
+
+_BITS: dict[int, DType] = {2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def _next_float(a: UOp, b: UOp) -> UOp:
+    """By one in the bits of the size, up or down; from 0 to the least float of b's sign."""
+    whole = _BITS[a.dtype.itemsize]
+    bits = a.bitcast(whole)
+    grows = (a < b).eq(a > 0.0)
+    moved = grows.where(bits + 1, bits - 1)
+    sign = 1 << (8 * whole.itemsize - 1)
+    least = (b < 0.0).where(bits._with(sign | 1), 1)
+    out = a.eq(0.0).where(least, moved).bitcast(a.dtype)
+    out = a.eq(b).where(b, out)
+    return (formulas.isnan(a) | formulas.isnan(b)).where(a._with(math.nan), out)
