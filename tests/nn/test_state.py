@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from polygrad import Tensor, nn
+from polygrad import Tensor, jit, nn
 from polygrad.errors import ArgumentError, FormatError, ShapeError
 
 
@@ -116,3 +116,13 @@ def test_a_file_that_is_none_says_what_it_is(tmp_path: Path) -> None:
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\n")
     with pytest.raises(FormatError, match="net.safetensors: is a Git LFS pointer"):
         nn.safe_load(path)
+
+
+def test_a_compiled_method_is_no_state() -> None:
+    class Net:
+        def __init__(self) -> None:
+            self.w = Tensor([1.0])
+            self.step = jit(lambda x: x * 2)
+            self.step(Tensor([1.0]))
+
+    assert list(nn.get_state_dict(Net())) == ["w"]

@@ -92,6 +92,8 @@ class _Stream:
         self.data, self.specs, self.size = data, specs, _samples(specs)
         self.steps = len(data) if isinstance(data, Sized) else None
         self.once = iter(data) is data
+        if isinstance(data, Sequence) and data:
+            one(data[0], specs, "fit")  # the rest when its turn comes
 
     def epoch(self, number: int) -> Iterator[Batch]:
         if self.once and number > 0:

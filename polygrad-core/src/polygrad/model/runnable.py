@@ -78,9 +78,9 @@ class Runnable:
         given = {**mapping(inputs), **named}
         what = f"entrypoint {entrypoint!r}"
         check_names(given, dict.fromkeys(entry.inputs), what)
-        plan = self._plan(entrypoint, entry)
         with use(self.runtime):
             buffers = [self._input(what, n, given[n]) for n in entry.inputs]
+            plan = self._plan(entrypoint, entry)
             made = plan(buffers, self._draw(entry))
             if not readback:
                 return Outputs()

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..dtype import DType
-from ..errors import ArgumentError, ShapeError, did_you_mean, public
+from ..errors import ArgumentError, ShapeError, did_you_mean, is_ours, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..tensor import Tensor
@@ -43,7 +43,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from zip(value._fields, value, strict=True)
     elif isinstance(value, (list, tuple)):
         yield from ((str(i), v) for i, v in enumerate(value))
-    if not isinstance(value, _OPAQUE):
+    if not isinstance(value, _OPAQUE) and not _is_machinery(type(value).__module__):
         yield from getattr(value, "__dict__", {}).items()
         for cls in type(value).__mro__:
             slots = cls.__dict__.get("__slots__", ())
@@ -70,6 +70,11 @@ def _set_part(obj: Any, name: str, value: Tensor) -> None:
         obj[int(name)] = value
     elif not isinstance(obj, tuple):  # a tuple holds what it held before
         object.__setattr__(obj, name, value)
+
+
+def _is_machinery(module: str) -> bool:
+    """Of what is ours, layers and optimizers hold state; compiled functions hold what they need."""
+    return is_ours(module) and not module.startswith("polygrad.nn")
 
 
 # What an attribute may hold that is no part of a model; a module would lead to all of Python.
