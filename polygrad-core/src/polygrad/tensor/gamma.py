@@ -41,7 +41,7 @@ def lgamma(x: UOp) -> UOp:
     size = absolute(x)
     reflected = -log(_sine(size)) - _log_gamma_above_one(size)
     value = (x < 0.0).where(reflected, _log_gamma(size))
-    value = size.eq(INF).where(size, value)  # of -inf too, as scipy
+    value = size.eq(INF).where(size, value) + 0.0  # inf for -inf too, and no -0.0: as scipy
     return UOp(Ops.SLOPE, x.dtype, (value, x), "lgamma")
 
 

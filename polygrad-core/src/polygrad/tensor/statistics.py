@@ -54,6 +54,7 @@ class Statistics(Writing):
         """How often each of 0, 1, … occurs in a vector of integers, int32; or the sum of their
         `weights`. Reads the largest element first, for the length of the result.
 
+        >>> from polygrad import Tensor
         >>> Tensor([1, 0, 1]).bincount().tolist()
         [1, 2]
         """
@@ -93,6 +94,7 @@ class Statistics(Writing):
         the largest element, or a vector of rising edges. Each part holds its lower edge, the last
         one both. Counts are int32, or sums of `weights`; `density` divides so that the area is 1.
 
+        >>> from polygrad import Tensor
         >>> Tensor([0.0, 1.0, 1.5, 4.0]).histogram(2)[0].tolist()
         [3, 1]
         """
@@ -161,6 +163,7 @@ class Statistics(Writing):
         """The covariances of the rows, whose columns are observations: (n, m) -> (n, n), or the
         variance of a vector.
 
+        >>> from polygrad import Tensor
         >>> Tensor([[1.0, 2.0], [2.0, 0.0]]).cov().tolist()
         [[0.5, -1.0], [-1.0, 2.0]]
         """
@@ -247,6 +250,7 @@ class Statistics(Writing):
         """self with `values` at `self[indices]`; with `accumulate` they are added, repeated places
         too. Self is not changed.
 
+        >>> from polygrad import Tensor
         >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
         [0, 0, 6]
         """
@@ -319,6 +323,7 @@ class Statistics(Writing):
     ) -> Tensor:
         """`steps` numbers from base^start to base^stop, both included, at equal ratios.
 
+        >>> from polygrad import Tensor
         >>> Tensor.logspace(0, 3, 4, base=2.0).tolist()
         [1.0, 2.0, 4.0, 8.0]
         """
