@@ -173,8 +173,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Tensor(np.array([1j])),
         DTypeError,
-        "Tensor: elements of buffer format 'Zd' have no dtype here. Valid: bool, int8, uint8, int16,"
-        " uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        "Tensor: elements of buffer format 'Zd' have no dtype here. Valid: bool, int8, uint8,"
+        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
     ),
     (
         lambda: Tensor([1], dtype="float99"),

@@ -439,7 +439,8 @@ def _normalise(b: Builder) -> Iterator[Proposal | None]:
 _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
     (5, _unary), (1.5, _invert), (5, _pair(list(grammar.BINARY), lambda k: True)),
     (1, _pair(list(grammar.WHOLE_BINARY), _integer)), (1, _pair(list(grammar.BITS_BINARY), _bits)),
-    (3, _constant), (1.3, _whole_constant), (5, _reduce), (5.5, _along), (2, _reshape), (2, _permute),
+    (3, _constant), (1.3, _whole_constant), (5, _reduce), (5.5, _along), (2, _reshape),
+    (2, _permute),
     (1, _flip), (2.5, _slice), (1, _expand), (1.5, _pad), (1.5, _join), (1.5, _cast), (1.5, _where),
     (0.5, _clip), (2.5, _matmul), (1, _take), (0.7, _gather), (0.7, _pool), (0.5, _conv),
     (0.5, _leaf), (1, _assign), (5.5, _normalise),
