@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from polygrad import Tensor, dtypes
+from polygrad import Context, Tensor, dtypes
 from polygrad.errors import ArgumentError, GradientError, ShapeError
 from polygrad.uop.ops import Ops
 
@@ -316,3 +316,27 @@ def test_refused() -> None:
     x = Tensor(np.ones((3, 2)), requires_grad=True)
     with pytest.raises(GradientError, match="full_matrices"):
         x.svd()[0].sum().backward()
+
+
+# ---- sizes at which inner loops run in vectors
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [33, 70])
+def test_larger_matrices(n: int, dtype: Any, rng: np.random.Generator) -> None:
+    a = rng.normal(size=(2, n, n)).astype(dtype)
+    s = definite(rng, n, n).astype(dtype)
+    close = 5000 * np.finfo(dtype).eps
+    with Context(POLY_DEV="cpu", POLY_SPEC=1):
+        x = Tensor(a)
+        low = Tensor(s).cholesky().numpy()
+        np.testing.assert_allclose(low @ low.T, s, atol=close * n)
+        p, lower, up = numbers(*x.lu())
+        np.testing.assert_allclose(p @ lower @ up, a, atol=close)
+        q, up = numbers(*x.qr())
+        np.testing.assert_allclose(q @ up, a, atol=close)
+        values, vectors = numbers(*Tensor(s).eigh())
+        np.testing.assert_allclose((vectors * values) @ vectors.T, s, atol=close * n)
+        u, sizes, vt = numbers(*x.svd())
+        np.testing.assert_allclose((u * sizes[:, None]) @ vt, a, atol=close)
+        np.testing.assert_allclose(x.inv().numpy() @ a, [np.eye(n)] * 2, atol=close * n)

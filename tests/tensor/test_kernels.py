@@ -233,3 +233,42 @@ def test_refused(name: str, write: Callable[[Any, Any], Any], text: str) -> None
     """F079: what is not legal is told at the call."""
     with pytest.raises((SpecError, ArgumentError), match=text):
         _bad(write)
+
+
+# ---- loops that may run in vectors, and loops that may not
+
+
+def shifted(step: int) -> Callable[[Any, Any], UOp]:
+    """out[i] = out[i - step] + a[i], in place and in order."""
+
+    def write(out: Any, a: Any) -> UOp:
+        n = a.shape[0]
+        lo, hi = (step, n) if step > 0 else (0, n + step)
+        i = UOp.range(lo, hi, 0)
+        return out[i].store(out[i - step] + a[i]).end(i).sink(arg=NAMED)
+
+    return write
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 8, 64, -1, -8, -64])
+def test_steps_that_reach_back_or_ahead(device: str, step: int, rng: np.random.Generator) -> None:
+    a, start = rng.normal(size=(2, 201)).astype(np.float32)
+    want = start.copy()
+    for i in range(step, 201) if step > 0 else range(201 + step):
+        want[i] = want[i - step] + a[i]
+    made = Tensor(start).custom_kernel(Tensor(a), fxn=shifted(step))[0]
+    np.testing.assert_array_equal(made.numpy(), want)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 100])
+def test_an_ordered_sum_of_any_length(device: str, n: int, rng: np.random.Generator) -> None:
+    """Each row less its mean, in place: two passes that follow each other."""
+
+    def centre(x: Any) -> UOp:
+        r, i, j = UOp.range(3, 0), UOp.range(n, 1), UOp.range(n, 2)
+        mean = x[r, i].reduce(Ops.ADD, (i,)) * (1.0 / n)
+        return x[r, j].store(x[r, j] - mean).end(r, j).sink(arg=NAMED)
+
+    a = rng.normal(size=(3, n))
+    made = Tensor(a).custom_kernel(fxn=centre)[0]
+    np.testing.assert_allclose(made.numpy(), a - a.mean(1, keepdims=True), atol=1e-14)

@@ -5,7 +5,7 @@ left in memory, so no recipe may choose the loops. They run as the author nested
 (`uop/nest.py`), with one freedom: outermost loops whose steps touch memory of their own are bound
 to the grid. A loop is known to be such when every access to memory that the kernel writes moves by
 a constant as it advances, and stays within that step otherwise; or when its author says so
-(kind "grid").
+(kind "grid"). Innermost loops along memory run in vectors (`lanes.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..uop.nest import Unit, analyse, expanded
 from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
 from .decompose import decompose
 from .kernel import Kernel, extent, static
+from .lanes import is_lane, lanes_last, widened
 from .lower import index_dtype
 from .printing import Printer
 
@@ -32,12 +33,15 @@ def is_ordered(sink: UOp) -> bool:
 
 def program(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The LinearProgram of an ordered kernel."""
-    sink = decompose(expanded(sink), target)
+    grid = _independent(sink)
+    sink = lanes_last(decompose(expanded(widened(sink, target)), target))
     nest = analyse(sink)
-    accesses = [n for n in sink.toposort() if n.op in (Ops.LOAD, Ops.STORE)]
-    grid = _independent(nest.units, accesses)
+    nodes = sink.toposort()
+    accesses = [n for n in nodes if n.op in _ACCESS]
+    lanes = [n for n in nodes if n.op is Ops.RANGE and is_lane(n)]
+    kinds = {**dict.fromkeys(grid, "grid"), **dict.fromkeys(lanes, "vector")}
     stores = tuple(n for n in accesses if n.op is Ops.STORE)
-    kernel = Kernel(stores, nest.loops, dict.fromkeys(grid, "grid"), recipe="ordered")
+    kernel = Kernel(stores, (*nest.loops, *lanes), kinds, recipe="ordered")
     printer = Ordered(kernel, target, nest.reads)
     printer.print(nest.units)
     variables = [n for n in sink.toposort() if n.op is Ops.VARIABLE]
@@ -65,8 +69,11 @@ def memory(access: UOp) -> UOp:
     return base
 
 
-def _independent(units: Sequence[Unit], accesses: Sequence[UOp]) -> list[UOp]:
+def _independent(sink: UOp) -> list[UOp]:
     """The outermost loops that hold everything and whose steps may run in any order."""
+    plain = expanded(sink)
+    units = analyse(plain).units
+    accesses = [n for n in plain.toposort() if n.op in _ACCESS]
     written = {memory(a) for a in accesses if a.op is Ops.STORE}
     shared = [a for a in accesses if memory(a) in written and memory(a).op is Ops.PARAM]
     grid: list[UOp] = []
@@ -160,7 +167,7 @@ class Ordered(Printer):
 
     def outside(self, loop: Unit) -> None:
         """Print before a loop what it needs and what is known already."""
-        known = {*self.open_loops(), *self.grid}
+        known = {*self.open_loops(), *self.grid, *self.vectors}
         ready: dict[UOp, bool] = {}
         inner = _leaves(loop)
         for node in toposort(inner, lambda n: n.op is not Ops.AFTER):

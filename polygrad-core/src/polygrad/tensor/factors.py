@@ -93,12 +93,13 @@ def _lu(batch: int, n: int, m: int, dtype: DType) -> UOp:
 
     # rows below lose their part of it
     out = out.after(rows)
-    i, j = UOp.range(k + 1, n, 7), UOp.range(k + 1, m, 8)
+    down, j = UOp.range(UOp.index(n - 1) - k, 7), UOp.range(k + 1, m, 8)
+    i = k + 1 + down
     pivot = out[r, k, k].load()
     factor = pivot.eq(0.0).where(pivot._with(0.0), out[r, i, k] / pivot)
     below = out[r, i, k].store(factor)
     rest = out[r, i, j].store(out[r, i, j] - factor * out[r, k, j]).end(j)
-    step = rest.group(below).end(i)
+    step = rest.group(below).end(down)
     return finished(names.group(step).end(r, k).sink(arg=KernelInfo("lu")))
 
 

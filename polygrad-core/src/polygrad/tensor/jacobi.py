@@ -49,7 +49,8 @@ class _Sweeps:
         self.on = UOp.range(0, self.flag.after(start, self.s)[0].load().cast(dtypes.index), 2)
         self.clear = self.flag.after(start, self.s, self.on)[0].store(0)
         self.p = UOp.range(n - 1, 3)
-        self.q = UOp.range(self.p + 1, n, 4)
+        self.apart = UOp.range(UOp.index(n - 1) - self.p, 4)
+        self.q = self.p + 1 + self.apart
 
     def turn(self, wanted: UOp) -> UOp:
         """A loop of one step where this pair is turned, of none where not."""
@@ -57,7 +58,7 @@ class _Sweeps:
 
     def end(self, turned: UOp, turn: UOp) -> UOp:
         mark = self.flag.after(self.clear, turn)[0].store(1)
-        pairs = turned.group(mark).end(turn).end(self.p, self.q)
+        pairs = turned.group(mark).end(turn).end(self.p, self.apart)
         return self.clear.group(pairs).end(self.on).end(self.s)
 
 

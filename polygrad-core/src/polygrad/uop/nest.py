@@ -18,7 +18,7 @@ from typing import Final
 
 from ..dtype import dtypes
 from ..errors import SpecError
-from .linear import ranges_of
+from .linear import ranges_of as _all_ranges
 from .ops import Ops, UOp
 from .printer import short
 from .rewrite import rebuild
@@ -97,6 +97,13 @@ def _error(wrong: str, node: UOp) -> SpecError:
     return SpecError(f"kernel: {wrong}.\n  in {short(node)}")
 
 
+def ranges_of(u: UOp) -> frozenset[UOp]:
+    """The loops that a node depends on; lanes of a vector are none."""
+    found = _all_ranges(u)
+    lanes = [r for r in found if r.arg[1] == "vector"]
+    return found.difference(lanes) if lanes else found
+
+
 # ---- the analysis
 
 
@@ -155,7 +162,7 @@ def _loops(order: Sequence[UOp]) -> tuple[dict[UOp, frozenset[UOp]], _Chains]:
     for node in reversed(order):
         if node.op not in (Ops.END, Ops.SINK):
             continue
-        loops = [s for s in node.src if s.op is Ops.RANGE]
+        loops = [s for s in node.src if s.op is Ops.RANGE and s.arg[1] != "vector"]
         own = around.get(node, none)
         inside = own | frozenset(loops)
         for effect in node.src:

@@ -34,7 +34,7 @@ class Ops(enum.IntEnum):
     DETACH = enum.auto()  # x: no gradient passes
     SLOPE = enum.auto()  # value, x; arg name: value, whose slope in x is a formula of that name
     COPY = enum.auto()  # x; arg device name
-    KERNEL = enum.auto()  # inputs …; arg sink: a user's kernel
+    KERNEL = enum.auto()  # inputs …; arg KernelCall: one output of a kernel as it was written
     # values …, inputs …; arg (name, which, number of values): value number `which`, whose gradient
     # in the inputs is a rule of that name (gradient.py) over all of them
     FUNCTION = enum.auto()
