@@ -74,7 +74,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unknown": (
         {"weight": np.zeros((3, 2)), "bais": np.zeros(3)},
         ArgumentError,
-        "no tensor named 'bais'. Did you mean 'bias'",
+        "no tensor of the model is named 'bais'. Did you mean 'bias'",
     ),
     "shape": (
         {"weight": np.ones((3, 2)), "bias": np.zeros(4)},

@@ -175,15 +175,11 @@ def shown(value: object) -> str:
     """A value of the user's in a message: one line, of a length that can be read."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape != ():
-        return f"{_article(type(value).__name__)} of shape {shape}"
+        return f"{type(value).__name__} of shape {shape}"
     if isinstance(value, int) and abs(value) >= 10**_LONG:
         return "an integer beyond 10**60"  # Python refuses to print very long ones
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
-
-
-def _article(noun: str) -> str:
-    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
 
 
 # ---- whose frame is it

@@ -199,9 +199,7 @@ class Archive:
             self._fail(size, "the file ends inside its first member: truncated")
         tail = bytes(self.source.read(at, _END.size + COMMENT))
         if tail[:4] != b"PK\5\6":
-            self._fail(
-                at, "no end record of a polygrad bundle here: the file is truncated, or another ZIP"
-            )
+            self._no_end_record()
         try:
             self.comment = tail[_END.size :].decode("ascii")
         except UnicodeDecodeError:
@@ -218,6 +216,23 @@ class Archive:
                 at, f"has a directory of {length} bytes; the limit is {self.limits.header_bytes}"
             )
         return self._entries(bytes(self.source.read(start, length)), start, count)
+
+    def _no_end_record(self) -> NoReturn:
+        """The end record is not where ours stands: the file is cut, longer, or a foreign one."""
+        size = self.source.size
+        start = max(0, size - _END.size - _MANY)  # a ZIP's comment has 16 bits of length
+        found = bytes(self.source.read(start, size - start)).rfind(b"PK\5\6")
+        if found < 0:
+            self._fail(size, "the file ends before its directory does: truncated")
+        at = start + found
+        record = bytes(self.source.read(at, min(_END.size, size - at)))
+        end = at + _END.size + COMMENT
+        whole = len(record) == _END.size
+        if whole and _END.unpack(record)[7] != COMMENT:
+            self._fail(at, "is a ZIP archive that polygrad did not write")
+        if not whole or end > size:
+            self._fail(size, "the file ends inside its end record: truncated")
+        self._fail(end, f"{size - end} bytes stand behind the end of the bundle")
 
     def _wide(self, at: int) -> tuple[int, int, int, int]:
         at -= _LOCATOR.size + _END64.size

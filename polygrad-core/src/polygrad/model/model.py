@@ -129,7 +129,7 @@ class Model(Trainable):
         self._check_alive()
         own = {n: s for n, s in self.states.items() if s.role != "optimizer"}
         with SafetensorsFile(source) as file:
-            check_state_names(own, file.tensors)
+            check_state_names("import_weights", own, file.tensors)
             for name, info in file.tensors.items():
                 what = f"import_weights: {name!r}"
                 check_shape(what, info.shape, own[name].spec)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, public
+from ..errors import ArgumentError, public, shown
 from ..tensor import Tensor
 from . import init
 from .layers import wrong_input
 
 Sizes = int | tuple[int, ...]
-_PLACES = {1: "L", 2: "H, W"}
+_PLACES = {1: "L", 2: "H, W", 3: "D, H, W"}
 
 
 @public
@@ -56,8 +56,8 @@ class _Conv:
         sizes = (value,) * self.rank if isinstance(value, int) else tuple(value)
         if len(sizes) != self.rank or any(type(n) is not int or n < least for n in sizes):
             raise ArgumentError(
-                f"{type(self).__name__}: {what}={value!r} is no whole number"
-                f" or {self.rank} of them, {least} or more."
+                f"{type(self).__name__}: {what} is a whole number of {least} or more,"
+                f" or {self.rank} of them, not {shown(value)}."
             )
         return sizes
 
@@ -109,6 +109,12 @@ class Conv2d(_Conv):
     rank = 2
 
 
+class Conv3d(_Conv):
+    """(N, in, D, H, W) -> (N, out, D', H', W'). Weight is (out, in / groups, kd, kh, kw)."""
+
+    rank = 3
+
+
 @public
 class _ConvTranspose(_Conv):
     """The transpose of a convolution in its input; weight is (in, out / groups, *kernel)."""
@@ -156,3 +162,9 @@ class ConvTranspose2d(_ConvTranspose):
     """(N, in, H, W) -> (N, out, H', W'). Weight is (in, out / groups, kh, kw)."""
 
     rank = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """(N, in, D, H, W) -> (N, out, D', H', W'). Weight is (in, out / groups, kd, kh, kw)."""
+
+    rank = 3

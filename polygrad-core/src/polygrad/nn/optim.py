@@ -15,7 +15,15 @@ from typing import Any, ClassVar
 
 from .. import settings
 from ..dtype import dtypes
-from ..errors import ArgumentError, GradientError, StateError, UnknownName, no_such, public
+from ..errors import (
+    ArgumentError,
+    GradientError,
+    StateError,
+    UnknownName,
+    no_such,
+    public,
+    shown,
+)
 from ..tensor import Tensor
 from ..tensor.store import realize
 from . import lr as lr_module
@@ -44,7 +52,8 @@ class Optimizer:
         """Take these parameters, with nothing remembered yet."""
         given = list(params)
         if not all(isinstance(p, Tensor) for p in given):
-            raise ArgumentError(f"{self.name} takes Tensors as parameters.")
+            strange = next(p for p in given if not isinstance(p, Tensor))
+            raise ArgumentError(f"{self.name} takes Tensors as parameters, not {shown(strange)}.")
         unique = {id(p): p for p in given if p.requires_grad is not False}
         self.params = list(unique.values())
         if not self.params:

@@ -108,7 +108,7 @@ def load_state_dict(
     """
     own = get_state_dict(obj)
     if strict:
-        check_names(own, state_dict)
+        check_names("load_state_dict", own, state_dict, strict=True)
     pairs = [(name, t, _value(name, t, state_dict[name])) for name, t in own.items()
              if name in state_dict]  # fmt: skip
     done: set[int] = set()
@@ -124,20 +124,22 @@ def load_state_dict(
         realize_all([target for _, target, _ in pairs])
 
 
-def check_names(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise unless both have the same names; the message lists what differs."""
+def check_names(
+    what: str, own: Mapping[str, Any], given: Mapping[str, Any], strict: bool = False
+) -> None:
+    """Raise unless both have the same names. `what` names the function, `strict` whether it has an
+    argument of that name."""
     missing = [n for n in own if n not in given]
     unknown = [n for n in given if n not in own]
     if unknown:
         hint = did_you_mean(unknown[0], missing or own)
+        way = " strict=False loads the rest." if strict else ""
         raise ArgumentError(
-            f"the model has no tensor named {unknown[0]!r}{_more(unknown)}.{hint}"
-            " strict=False loads the rest."
+            f"{what}: no tensor of the model is named {unknown[0]!r}{_more(unknown)}.{hint}{way}"
         )
     if missing:
-        raise ArgumentError(
-            f"no value for {missing[0]!r}{_more(missing)}. strict=False keeps the old ones."
-        )
+        way = " strict=False keeps the old ones." if strict else ""
+        raise ArgumentError(f"{what}: no value for {missing[0]!r}{_more(missing)}.{way}")
 
 
 def _more(names: list[str]) -> str:
@@ -147,7 +149,9 @@ def _more(names: list[str]) -> str:
 def _value(name: str, target: Tensor, given: Any) -> Tensor:
     value = given if isinstance(given, Tensor) else Tensor(given)
     if value.shape != target.shape:
-        raise ShapeError(f"{name!r} has shape {target.shape}, the value {value.shape}.")
+        raise ShapeError(
+            f"load_state_dict: {name!r} has shape {target.shape}, the value {value.shape}."
+        )
     return value.to(target.device).cast(target.dtype).detach()
 
 

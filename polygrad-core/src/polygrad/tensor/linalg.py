@@ -122,7 +122,7 @@ def _mismatch(name: str, x: Base, y: Base) -> str:
         return text + ": a 0-d tensor has no axis to sum over; use *."
     shared = y.shape[-2:][0]
     which = "only" if y.ndim == 1 else "second last"
-    text += f": the last axis is {x.shape[-1]}, the {which} of the other {shared}."
+    text += f": the last axis is {x.shape[-1]}, the {which} one of the other {shared}."
     if y.ndim == 2 and y.shape[1] == x.shape[-1]:
         text += " other.T would fit."
     return text
