@@ -225,7 +225,7 @@ def test_a_wrong_shape_is_an_error_that_names_the_layer(make: Any, shape: Any, t
 def test_wrong_options_are_errors_at_construction() -> None:
     for make, text in (
         (lambda: nn.Conv2d(4, 3, 3, groups=2), "groups=2 must divide in_channels=4"),
-        (lambda: nn.Conv2d(4, 3, (3, 3, 3)), "kernel_size="),
+        (lambda: nn.Conv2d(4, 3, (3, 3, 3)), "kernel_size is"),
         (lambda: nn.Conv2d(4, 3, 3, stride=0), "stride=0"),
         (lambda: nn.GroupNorm(3, 4), "num_groups=3 must divide"),
         (lambda: nn.Dropout(1.5), "from 0 to 1"),

@@ -106,13 +106,13 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(2, 3) @ Z(2, 3),
         ShapeError,
-        "matmul: shapes (2, 3) and (2, 3) do not match: the last axis is 3, the second last"
+        "matmul: shapes (2, 3) and (2, 3) do not match: the last axis is 3, the second last one"
         " of the other 2. other.T would fit.",
     ),
     (
         lambda: Z(2, 3) @ Z(4, 5),
         ShapeError,
-        "matmul: shapes (2, 3) and (4, 5) do not match: the last axis is 3, the second last"
+        "matmul: shapes (2, 3) and (4, 5) do not match: the last axis is 3, the second last one"
         " of the other 4.",
     ),
     (
