@@ -272,3 +272,53 @@ def test_an_ordered_sum_of_any_length(device: str, n: int, rng: np.random.Genera
     a = rng.normal(size=(3, n))
     made = Tensor(a).custom_kernel(fxn=centre)[0]
     np.testing.assert_allclose(made.numpy(), a - a.mean(1, keepdims=True), atol=1e-14)
+
+
+# ---- many kernels at random, against what they say
+
+
+def step_by_step(
+    a: np.ndarray, b: np.ndarray, plan: list[tuple[int, list[tuple[int, int]]]], n: int
+) -> None:
+    """Each step reads everything, then stores in order."""
+    memory = (a, b)
+    for i in range(n):
+        values = [sum(memory[m][64 + i + d] for m, d in reads) for _, reads in plan]
+        for (target, _), value in zip(plan, values, strict=True):
+            memory[target][64 + i] = value * np.float32(0.5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_loop_of_two_stores(device: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, distances = 50, [-40, -16, -9, -1, 0, 0, 1, 7, 8, 33]
+    plan = [
+        (target, [(int(rng.integers(2)), int(rng.choice(distances))) for _ in range(2)])
+        for target in (0, 1)
+    ]
+
+    def write(a: Any, b: Any) -> UOp:
+        i = UOp.range(n, 0)
+        memory = (a, b)
+        stores = [
+            memory[target][i + 64].store((memory[x][i + (64 + d)] + memory[y][i + (64 + e)]) * 0.5)
+            for target, ((x, d), (y, e)) in plan
+        ]
+        return stores[0].group(stores[1]).end(i).sink(arg=NAMED)
+
+    a, b = rng.normal(size=(2, 180)).astype(np.float32)
+    made = Tensor(a).custom_kernel(Tensor(b), fxn=write)
+    step_by_step(a, b, plan, n)
+    np.testing.assert_array_equal(made[0].numpy(), a)
+    np.testing.assert_array_equal(made[1].numpy(), b)
+
+
+def test_operations_by_name(device: str) -> None:
+    """F077."""
+
+    def norms(out: Any, a: Any) -> UOp:
+        i, k = UOp.range(2, 0), UOp.range(3, 1)
+        return out[i].store(a[i, k].mul(a[i, k]).sum(k).sqrt().add(1.0)).end(i).sink(arg=NAMED)
+
+    made = Tensor.empty(2).custom_kernel(Tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]]), fxn=norms)
+    assert made[0].tolist() == [6.0, 2.0]

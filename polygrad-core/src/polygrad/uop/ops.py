@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, canonical, dtypes
+from .names import Names
 from .opcodes import (
     BINARY,
     COMPARISONS,
@@ -70,7 +71,7 @@ class KernelInfo(NamedTuple):
     name: str = "kernel"
 
 
-class _Parts:
+class _Parts(Names):
     """The slots of a UOp. A node is filled as a `_Parts`, whose slots are quick to write, and then
     becomes a `UOp`, which is immutable: five times faster than `object.__setattr__`."""
 
