@@ -88,6 +88,13 @@ def test_dlpack_types_and_places() -> None:
     with pytest.raises(ArgumentError, match="Elsewhere is not in host memory"):
         Tensor(Elsewhere(A))
 
+    class Kept(Lent):
+        def __dlpack__(self, **options: Any) -> Any:
+            raise BufferError("this is not lent")
+
+    with pytest.raises(ArgumentError, match="Tensor: Kept: this is not lent"):
+        Tensor(Kept(A))
+
 
 def test_data_is_a_memoryview_with_shape(device: str) -> None:
     view = Tensor(A).data()

@@ -47,7 +47,10 @@ def from_dlpack(source: Any) -> tuple[DType, Shape, memoryview]:
         raise ArgumentError(
             f"Tensor: {type(source).__name__} is not in host memory; move it there first."
         )
-    capsule = source.__dlpack__()
+    try:
+        capsule = source.__dlpack__()
+    except (BufferError, RuntimeError, TypeError) as error:  # torch: a gradient, a sparse layout
+        raise ArgumentError(f"Tensor: {type(source).__name__}: {error}") from None
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     address = pointer(capsule, b"dltensor")
