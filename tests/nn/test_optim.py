@@ -49,6 +49,29 @@ def adam(lr: float, decay: float = 0.0, decoupled: bool = False, steps: int = 5)
     return p
 
 
+def lamb(lr: float, decay: float, steps: int = 5) -> Any:
+    p, m, v = START.copy(), np.zeros(3), np.zeros(3)
+    for t in range(1, steps + 1):
+        g = 2 * (p - TARGET)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        r = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6) + decay * p
+        p = p - lr * np.linalg.norm(p) / np.linalg.norm(r) * r
+    return p
+
+
+def lars(lr: float, classic: bool, nesterov: bool = False, steps: int = 5) -> Any:
+    p, v, decay, momentum = START.copy(), np.zeros(3), 0.01, 0.9
+    for _ in range(steps):
+        g = 2 * (p - TARGET)
+        size = np.linalg.norm(p)
+        g = (g + decay * p) * (0.1 * size / (np.linalg.norm(g) + decay * size))
+        g = g * lr if classic else g
+        v = momentum * v + g
+        move = g + momentum * v if nesterov else v
+        p = p - (move if classic else move * lr)
+    return p
+
+
 CASES: dict[str, tuple[Callable[[list[Tensor]], optim.Optimizer], Any]] = {
     "sgd": (lambda p: optim.SGD(p, lr=0.1), sgd(0.1)),
     "momentum": (lambda p: optim.SGD(p, lr=0.1, momentum=0.9), sgd(0.1, 0.9)),
@@ -60,6 +83,12 @@ CASES: dict[str, tuple[Callable[[list[Tensor]], optim.Optimizer], Any]] = {
     "adam": (lambda p: optim.Adam(p, lr=0.1), adam(0.1)),
     "adam, weight decay": (lambda p: optim.Adam(p, lr=0.1, weight_decay=0.1), adam(0.1, 0.1)),
     "adamw": (lambda p: optim.AdamW(p, lr=0.1, weight_decay=0.1), adam(0.1, 0.1, True)),
+    "lamb": (lambda p: optim.LAMB(p, lr=0.1, weight_decay=0.01), lamb(0.1, 0.01)),
+    "lars": (lambda p: optim.LARS(p, lr=0.5, weight_decay=0.01, tcoef=0.1), lars(0.5, True)),
+    "lars, rate outside": (
+        lambda p: optim.LARS(p, 0.5, 0.9, 0.01, nesterov=True, classic=False, tcoef=0.1),
+        lars(0.5, False, True),
+    ),
 }
 
 
@@ -137,3 +166,72 @@ def test_wrong_arguments_are_errors() -> None:
             make()  # type: ignore[no-untyped-call]
     with pytest.raises(UnknownName, match="no optimizer named 'adamm'. Did you mean 'adam'"):
         optim.make("adamm")
+
+
+def test_lamb_moves_a_parameter_of_zeros(device: str) -> None:
+    p = Tensor([0.0, 0.0], requires_grad=True)
+    (p * Tensor([1.0, -1.0])).sum().backward()
+    with Context(TRAINING=1):
+        optim.LAMB([p], lr=0.1).step()
+    np.testing.assert_allclose(p.numpy(), [-0.1, 0.1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (3, 2, 2)])
+def test_a_step_of_muon_is_orthogonal(
+    device: str, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    start, g = rng.standard_normal((2, *shape)).astype(np.float32)
+    p = Tensor(start, requires_grad=True)
+    (p * Tensor(g)).sum().backward()
+    with Context(TRAINING=1):
+        optim.Muon([p], lr=0.5, weight_decay=0.1).step()
+    move = (start * (1 - 0.05) - p.numpy()) / 0.5
+    values = np.linalg.svd(move.reshape(shape[0], -1), compute_uv=False)
+    assert (values > 0.6).all() and (values < 1.25).all()
+    u, _, vt = np.linalg.svd(g.reshape(shape[0], -1), full_matrices=False)
+    assert np.sum(move.reshape(shape[0], -1) * (u @ vt)) > 0.8 * len(values)
+
+
+def test_muon_refuses_vectors() -> None:
+    with pytest.raises(ArgumentError, match=r"muon trains matrices, not a parameter of shape"):
+        optim.Muon([Tensor([1.0], requires_grad=True)])
+
+
+def test_a_group_steps_as_its_optimizers_would(device: str) -> None:
+    def both(group: bool) -> list[Any]:
+        a, b = (Tensor(START.astype(np.float32) + i, requires_grad=True) for i in range(2))
+        parts = [optim.SGD([a], lr=0.1, momentum=0.9), optim.Adam([b], lr=0.1)]
+        steppers: list[Any] = [optim.OptimizerGroup(*parts)] if group else parts
+        with Context(TRAINING=1):
+            for _ in range(3):
+                for s in steppers:
+                    s.zero_grad()
+                (a * a * b).sum().backward()
+                for s in steppers:
+                    s.step()
+        return [a.tolist(), b.tolist()]
+
+    assert both(True) == both(False)
+
+
+def test_a_group_trains_each_parameter_once() -> None:
+    p = Tensor([1.0], requires_grad=True)
+    with pytest.raises(ArgumentError, match="each parameter by one optimizer only"):
+        optim.OptimizerGroup(optim.SGD([p]), optim.Adam([p]))
+    with Context(TRAINING=1), pytest.raises(GradientError, match="no parameter has a gradient"):
+        optim.OptimizerGroup(optim.SGD([p])).step()
+
+
+@pytest.mark.parametrize("kind", [1.0, 2.0, float("inf")])
+def test_gradients_are_clipped_by_their_common_norm(device: str, kind: float) -> None:
+    a, b = Tensor([3.0, 0.0], requires_grad=True), Tensor([[4.0]], requires_grad=True)
+    (a.square().sum() + b.square().sum()).backward()
+    every = np.array([6.0, 0.0, 8.0])
+    norm = np.linalg.norm(every, kind)
+    total = nn.clip_grad_norm_([a, b], 1.0, kind)
+    assert total.item() == pytest.approx(norm)
+    assert a.grad is not None and b.grad is not None
+    got = [*a.grad.tolist(), b.grad.item()]
+    np.testing.assert_allclose(got, every / norm, rtol=1e-5)
+    nn.clip_grad_norm_([a, b], 100.0, kind)
+    np.testing.assert_allclose(a.grad.tolist(), got[:2], rtol=1e-6)

@@ -84,12 +84,32 @@ class BatchNorm:
 
 
 @public
+class BatchNorm1d(BatchNorm):
+    """BatchNorm for (N, C) or (N, C, L)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if len(x.shape) not in (2, 3):
+            raise wrong_input(self, f"(N, {self.size}) or (N, {self.size}, L)", x)
+        return super().__call__(x)
+
+
+@public
 class BatchNorm2d(BatchNorm):
     """BatchNorm for (N, C, H, W)."""
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) != 4:
             raise wrong_input(self, f"(N, {self.size}, H, W)", x)
+        return super().__call__(x)
+
+
+@public
+class BatchNorm3d(BatchNorm):
+    """BatchNorm for (N, C, D, H, W)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if len(x.shape) != 5:
+            raise wrong_input(self, f"(N, {self.size}, D, H, W)", x)
         return super().__call__(x)
 
 

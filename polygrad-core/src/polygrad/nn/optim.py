@@ -78,6 +78,11 @@ class Optimizer:
 
     def step(self) -> None:
         """Make one step with the gradients of the parameters."""
+        # Nothing else may hold the new values: a holder counts as a reader of the old parameters.
+        realize(self._moves())
+
+    def _moves(self) -> list[Tensor]:
+        """What one step assigns to, assigned and not yet computed."""
         if not settings.get("TRAINING"):
             raise StateError(
                 f"{self.name}.step(): TRAINING must be enabled; use `with Context(TRAINING=1):`."
@@ -91,8 +96,7 @@ class Optimizer:
             )
         self.steps += 1
         self._follow_schedule()
-        # Nothing else may hold the new values: a holder counts as a reader of the old parameters.
-        realize([t.assign(value.detach()) for t, value in self.updates(gradients)])
+        return [t.assign(value.detach()) for t, value in self.updates(gradients)]
 
     def zero_grad(self) -> None:
         """Forget the gradients of the parameters."""
@@ -196,6 +200,10 @@ class Adam(Optimizer):
         corrections = {name: Tensor.zeros(1) for name in ("c1", "c2")}
         return _zeros("m", self.params) | _zeros("v", self.params) | corrections
 
+    def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
+        """The step as it is; LAMB fits its length to the parameter's."""
+        return move
+
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
         b1, b2, eps, decay = (self.config[k] for k in ("b1", "b2", "eps", "weight_decay"))
         c1 = self.state["c1"] * b1 + (1 - b1)
@@ -211,6 +219,7 @@ class Adam(Optimizer):
             move = (m / c1) / ((v / c2).sqrt() + eps)
             if decay and self.decoupled:
                 move = move + old * decay
+            move = self._scaled(old, move)
             made += [(self.state[f"m.{i}"], m), (self.state[f"v.{i}"], v)]
             made.append((p, old - (rate * move).cast(p.dtype)))
         return made
@@ -254,7 +263,222 @@ def _with_gradient(
     return [(i, p, g) for i, (p, g) in pairs if g is not None]
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {cls.name: cls for cls in (SGD, Adam, AdamW)}
+# ---- optimizers that scale a step by the sizes of parameter and direction
+
+
+def _length(t: Tensor) -> Tensor:
+    return t.cast(max(t.dtype, dtypes.float32, key=_width)).square().sum().sqrt()
+
+
+def _trust(p: Tensor, move: Tensor, ratio: Tensor) -> Tensor:
+    """`ratio`, or 1 where parameter or direction is 0."""
+    both = (_length(p) > 0) & (_length(move) > 0)
+    return both.where(ratio, 1.0)
+
+
+@public
+class LARS(Optimizer):
+    """SGD with momentum whose rate follows each parameter's length (You et al. 2017).
+
+        t = tcoef |p| / (|g| + weight_decay |p|)
+        v <- momentum v + lr t (g + weight_decay p);  p <- p - v
+
+    With `classic` False the rate is not part of v but multiplies it; Nesterov looks a step ahead.
+    """
+
+    name = "lars"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | None = None,
+        lr: Any = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        nesterov: bool = False,
+        classic: bool = True,
+        tcoef: float = 0.001,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            nesterov=nesterov,
+            classic=classic,
+            tcoef=tcoef,
+        )
+
+    def _remember(self) -> dict[str, Tensor]:
+        return _zeros("momentum", self.params)
+
+    def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
+        momentum, decay = self.config["momentum"], self.config["weight_decay"]
+        rate = self.lr.reshape(())
+        made: list[Update] = []
+        for i, p, g in _with_gradient(self.params, gradients):
+            old = p.detach()
+            size = _length(old)
+            trust = _trust(old, g, size * self.config["tcoef"] / (_length(g) + size * decay))
+            g = (g + old * decay) * trust
+            g = g * rate if self.config["classic"] else g
+            last = self.state[f"momentum.{i}"]
+            velocity = last * momentum + g
+            made.append((last, velocity))
+            move = g + velocity * momentum if self.config["nesterov"] else velocity
+            move = move if self.config["classic"] else move * rate
+            made.append((p, old - move.cast(p.dtype)))
+        return made
+
+
+@public
+class LAMB(Adam):
+    """Adam whose step is as long as the parameter (You et al. 2020): with Adam's direction r, plus
+    weight_decay p, ``p <- p - lr |p| / |r| r``."""
+
+    name = "lamb"
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | None = None,
+        lr: Any = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay)
+
+    def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
+        return move * _trust(old, move, _length(old) / _length(move))
+
+
+@public
+class Muon(Optimizer):
+    """Momentum whose matrix is made orthogonal before it is a step (Jordan et al. 2024).
+
+        v <- momentum v + g;  d = v, or g + momentum v with Nesterov
+        p <- p (1 - lr weight_decay) - lr O(d)
+
+    O takes the singular values near 1 by `ns_steps` of Newton and Schulz's iteration. Parameters of
+    more than two axes count as matrices of rows; those of fewer belong to another optimizer, see
+    `OptimizerGroup`.
+    """
+
+    name = "muon"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | None = None,
+        lr: Any = 0.001,
+        momentum: float = 0.95,
+        weight_decay: float = 0.1,
+        ns_steps: int = 5,
+        nesterov: bool = True,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            ns_steps=ns_steps,
+            nesterov=nesterov,
+        )
+
+    def _remember(self) -> dict[str, Tensor]:
+        for p in self.params:
+            if len(p.shape) < 2:
+                raise ArgumentError(
+                    f"muon trains matrices, not a parameter of shape {p.shape}; give that one to"
+                    " another optimizer of an OptimizerGroup."
+                )
+        return _zeros("momentum", self.params)
+
+    def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
+        momentum, decay = self.config["momentum"], self.config["weight_decay"]
+        rate = self.lr.reshape(())
+        made: list[Update] = []
+        for i, p, g in _with_gradient(self.params, gradients):
+            last = self.state[f"momentum.{i}"]
+            velocity = last * momentum + g
+            made.append((last, velocity))
+            move = g + velocity * momentum if self.config["nesterov"] else velocity
+            rows = move.reshape(move.shape[0], -1)
+            move = _orthogonal(rows, self.config["ns_steps"]).reshape(p.shape)
+            old = p.detach()
+            made.append((p, (old * (1.0 - rate * decay) - rate * move).cast(p.dtype)))
+        return made
+
+
+def _orthogonal(x: Tensor, steps: int) -> Tensor:
+    """The nearest matrix with orthogonal rows or columns, roughly: singular values s become
+    a s + b s^3 + c s^5 at each step, which carries (0, 1] to about 1."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = x.shape[0] > x.shape[1]
+    x = x.transpose(0, 1) if tall else x
+    x = x / (_length(x) + 1e-7)
+    for _ in range(steps):
+        square = x @ x.transpose(0, 1)
+        x = x * a + (square * b + (square @ square) * c) @ x
+    return x.transpose(0, 1) if tall else x
+
+
+# ---- several together
+
+
+@public
+class OptimizerGroup:
+    """Optimizers for different parameters that step as one, in one plan."""
+
+    def __init__(self, *optimizers: Optimizer) -> None:
+        if not optimizers:
+            raise ArgumentError("an OptimizerGroup takes at least one optimizer.")
+        self.optimizers = list(optimizers)
+        self.params = [p for o in optimizers for p in o.params]
+        if len({id(p) for p in self.params}) < len(self.params):
+            raise ArgumentError("an OptimizerGroup trains each parameter by one optimizer only.")
+
+    def __getitem__(self, i: int) -> Optimizer:
+        return self.optimizers[i]
+
+    def step(self) -> None:
+        """Make one step of all."""
+        moved = [o._moves() for o in self.optimizers if any(p.grad is not None for p in o.params)]
+        if not moved:
+            self.optimizers[0]._moves()  # says what is missing
+        realize([t for tensors in moved for t in tensors])
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for o in self.optimizers:
+            o.zero_grad()
+
+    def __repr__(self) -> str:
+        return f"OptimizerGroup({', '.join(map(repr, self.optimizers))})"
+
+
+@public
+def clip_grad_norm_(
+    params: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0
+) -> Tensor:
+    """Scale the gradients of `params` so that the norm of all of them together is at most
+    `max_norm`; gives the norm before. Nothing is computed until the gradients are."""
+    given = [params] if isinstance(params, Tensor) else list(params)
+    owners = [p for p in given if p.grad is not None]
+    if not owners:
+        return Tensor.zeros(requires_grad=False)
+    norms = [p.grad.norm(norm_type).cast(dtypes.float32) for p in owners if p.grad is not None]
+    total = norms[0].stack(*norms[1:]).norm(norm_type)
+    factor = (max_norm / (total + 1e-6)).minimum(1.0)
+    for p in owners:
+        if p.grad is not None:
+            p.grad = (p.grad * factor).cast(p.grad.dtype)
+    return total
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    cls.name: cls for cls in (SGD, Adam, AdamW, LAMB, LARS, Muon)
+}
 
 
 @public
