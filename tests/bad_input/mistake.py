@@ -89,7 +89,7 @@ def prepared(
 
 
 def _source(chapter: Chapter, mistake: Mistake) -> str:
-    return "\n".join(filter(None, (chapter.prelude, mistake.code)))
+    return "\n".join(part.strip("\n") for part in (chapter.prelude, mistake.code) if part)
 
 
 def _statements(source: str) -> list[Any]:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from polygrad.errors import ShapeError
-
-from .mistake import Chapter, Mistake
+from . import (
+    authors,
+    axes,
+    devices,
+    files,
+    gradients,
+    jits,
+    layers,
+    losses,
+    making,
+    models,
+    products,
+    shapes,
+    values,
+)
+from .mistake import Chapter
 
 CHAPTERS: tuple[Chapter, ...] = (
-    Chapter(
-        "A",
-        "b",
-        (
-            Mistake(
-                "add",
-                "x + Tensor.ones(4)",
-                ShapeError,
-                "add: shapes (2, 3) and (4,) do not broadcast: axis -1 is 3 and 4.",
-                "x + x",
-            ),
-        ),
-        "x = Tensor.ones(2, 3)",
-    ),
+    shapes.CHAPTER,
+    products.CHAPTER,
+    axes.CHAPTER,
+    making.CHAPTER,
+    values.CHAPTER,
+    losses.CHAPTER,
+    gradients.CHAPTER,
+    devices.CHAPTER,
+    jits.CHAPTER,
+    layers.CHAPTER,
+    models.CHAPTER,
+    authors.CHAPTER,
+    files.CHAPTER,
 )

@@ -1,0 +1,236 @@
+"""Mistakes with layers, optimizers and their state."""
+
+from __future__ import annotations
+
+from polygrad.errors import (
+    ArgumentError,
+    DTypeError,
+    GradientError,
+    ShapeError,
+    StateError,
+    UnknownName,
+)
+
+from .mistake import Chapter, Mistake
+
+PRELUDE = """\
+layer = nn.Linear(2, 3)
+sgd = nn.optim.SGD(nn.get_parameters(layer), lr=0.1)
+"""
+
+MISTAKES = (
+    Mistake(
+        "a layer for other inputs",
+        "layer(Tensor.ones(1, 4))",
+        ShapeError,
+        "Linear(2, 3) takes (…, 2), got an input of shape (1, 4).",
+        "layer(Tensor.ones(1, 2))",
+    ),
+    Mistake(
+        "a layer for no tensor",
+        "layer(None)",
+        ArgumentError,
+        "Linear: x is a tensor, not None.",
+        "layer(Tensor.ones(1, 2))",
+    ),
+    Mistake(
+        "a misspelt argument of a layer",
+        "nn.Linear(2, 3, bais=False)",
+        ArgumentError,
+        "Linear: no argument 'bais'. Did you mean 'bias'? It takes: in_features, out_features,"
+        " bias=True, dtype=dtypes.float32.",
+        "nn.Linear(2, 3, bias=False)",
+    ),
+    Mistake(
+        "a size that is no number",
+        'nn.Linear("2", 3)',
+        ArgumentError,
+        "Linear: in_features is an integer, not '2'.",
+        "nn.Linear(2, 3)",
+    ),
+    Mistake(
+        "a convolution for other channels",
+        "nn.Conv2d(2, 3, 3)(Tensor.ones(1, 4, 8, 8))",
+        ShapeError,
+        "Conv2d(2, 3, 3) takes (N, 2, H, W), got an input of shape (1, 4, 8, 8).",
+        "nn.Conv2d(2, 3, 3)(Tensor.ones(1, 2, 8, 8))",
+    ),
+    Mistake(
+        "a window of 0",
+        "nn.Conv2d(2, 3, 0)",
+        ArgumentError,
+        "Conv2d: kernel_size is a whole number of 1 or more, or 2 of them, not 0.",
+        "nn.Conv2d(2, 3, 1)",
+    ),
+    Mistake(
+        "groups that do not divide",
+        "nn.Conv2d(2, 3, 3, groups=2)",
+        ArgumentError,
+        "Conv2d: groups=2 must divide in_channels=2 and out_channels=3.",
+        "nn.Conv2d(2, 4, 3, groups=2)",
+    ),
+    Mistake(
+        "BatchNorm for other channels",
+        "nn.BatchNorm(3)(Tensor.ones(2, 4))",
+        ShapeError,
+        "BatchNorm(3) takes (N, 3, …), got an input of shape (2, 4).",
+        "nn.BatchNorm(4)(Tensor.ones(2, 4))",
+    ),
+    Mistake(
+        "LayerNorm for another width",
+        "nn.LayerNorm(3)(Tensor.ones(2, 4))",
+        ShapeError,
+        "LayerNorm(3) takes (…, 3), got an input of shape (2, 4).",
+        "nn.LayerNorm(4)(Tensor.ones(2, 4))",
+    ),
+    Mistake(
+        "RMSNorm for another width",
+        "nn.RMSNorm(3)(Tensor.ones(2, 4))",
+        ShapeError,
+        "RMSNorm(3) takes (…, 3), got an input of shape (2, 4).",
+        "nn.RMSNorm(4)(Tensor.ones(2, 4))",
+    ),
+    Mistake(
+        "GroupNorm",
+        "nn.GroupNorm(2, 3)",
+        ArgumentError,
+        "GroupNorm: num_groups=2 must divide num_channels=3.",
+        "nn.GroupNorm(2, 4)",
+    ),
+    Mistake(
+        "Embedding of floats",
+        "nn.Embedding(10, 4)(Tensor([1.5]))",
+        DTypeError,
+        "Embedding(10, 4) takes integer indices, got float32.",
+        "nn.Embedding(10, 4)(Tensor([1]))",
+    ),
+    Mistake(
+        "Dropout",
+        "nn.Dropout(2)",
+        ArgumentError,
+        "Dropout takes a probability from 0 to 1, got 2.",
+        "nn.Dropout(0.2)",
+    ),
+    Mistake(
+        "an initial value that is not there",
+        'nn.init.Init("zeors")((2,))',
+        UnknownName,
+        "no initial value named 'zeors'. Did you mean 'zeros'? Valid: zeros, ones, randn,"
+        " uniform, kaiming, kaiming_uniform, literal.",
+        'nn.init.Init("zeros")((2,))',
+    ),
+    Mistake(
+        "an optimizer without parameters",
+        "nn.optim.SGD([])",
+        ArgumentError,
+        "sgd got no parameter that takes a gradient.",
+        "nn.optim.SGD([layer.weight])",
+    ),
+    Mistake(
+        "an optimizer of integers",
+        "nn.optim.SGD([Tensor([1])])",
+        ArgumentError,
+        "sgd cannot train a tensor of int32.",
+        "nn.optim.SGD([Tensor([1.0])])",
+    ),
+    Mistake(
+        "an optimizer of no tensors",
+        "nn.optim.SGD([1.0])",
+        ArgumentError,
+        "sgd takes Tensors as parameters, not 1.0.",
+        "nn.optim.SGD([Tensor([1.0])])",
+    ),
+    Mistake(
+        "a misspelt option",
+        "nn.optim.SGD([layer.weight], momentun=0.9)",
+        ArgumentError,
+        "SGD: no argument 'momentun'. Did you mean 'momentum'? It takes: params=None, lr=0.001,"
+        " momentum=0.0, weight_decay=0.0, nesterov=False.",
+        "nn.optim.SGD([layer.weight], momentum=0.9)",
+    ),
+    Mistake(
+        "a negative momentum",
+        "nn.optim.SGD([layer.weight], momentum=-1)",
+        ArgumentError,
+        "sgd: momentum=-1 is no number of 0 or more.",
+        "nn.optim.SGD([layer.weight], momentum=0.9)",
+    ),
+    Mistake(
+        "a rate that is a text",
+        'nn.optim.SGD([layer.weight], lr="fast")',
+        ArgumentError,
+        "a learning rate is a number or a schedule of nn.lr, not 'fast'.",
+        "nn.optim.SGD([layer.weight], lr=0.1)",
+    ),
+    Mistake(
+        "a negative rate",
+        "nn.optim.SGD([layer.weight], lr=-0.1)",
+        ArgumentError,
+        "a learning rate is a finite number of 0 or more, not -0.1.",
+        "nn.optim.SGD([layer.weight], lr=0.1)",
+    ),
+    Mistake(
+        "a schedule that is not there",
+        'nn.optim.SGD([layer.weight], lr={"kind": "cosine_deacy"})',
+        UnknownName,
+        "no schedule named 'cosine_deacy'. Did you mean 'cosine_decay'? Valid: constant,"
+        " linear_decay, cosine_decay, warmup, step, multi_step, one_cycle.",
+        "nn.optim.SGD([layer.weight], lr=nn.lr.cosine_decay(0.1, 0, 100))",
+    ),
+    Mistake(
+        "Adam's averages",
+        "nn.optim.Adam([layer.weight], b1=2)",
+        ArgumentError,
+        "adam: b1=2 and b2=0.999 must be below 1.",
+        "nn.optim.Adam([layer.weight], b1=0.9)",
+    ),
+    Mistake(
+        "a step without training",
+        "sgd.step()",
+        StateError,
+        "sgd.step(): TRAINING must be enabled; use `with Context(TRAINING=1):`.",
+    ),
+    Mistake(
+        "a step without gradients",
+        """\
+with Context(TRAINING=1):
+    sgd.step()
+""",
+        GradientError,
+        "sgd.step(): no parameter has a gradient; call backward().",
+        """\
+layer(Tensor.ones(1, 2)).sum().backward()
+with Context(TRAINING=1):
+    sgd.step()
+""",
+    ),
+    Mistake(
+        "state that lacks a name",
+        'nn.load_state_dict(layer, {"weight": layer.weight})',
+        ArgumentError,
+        "load_state_dict: no value for 'bias'. strict=False keeps the old ones.",
+        'nn.load_state_dict(layer, {"weight": layer.weight}, strict=False)',
+    ),
+    Mistake(
+        "state with a misspelt name",
+        'nn.load_state_dict(layer, {"wieght": layer.weight, "bias": layer.bias})',
+        ArgumentError,
+        "load_state_dict: no tensor of the model is named 'wieght'. Did you mean 'weight'?"
+        " strict=False loads the rest.",
+        "nn.load_state_dict(layer, nn.get_state_dict(layer))",
+    ),
+    Mistake(
+        "state of another shape",
+        'nn.load_state_dict(layer, {"weight": Tensor.ones(2, 3), "bias": layer.bias})',
+        ShapeError,
+        "load_state_dict: 'weight' has shape (3, 2), the value (2, 3).",
+        'nn.load_state_dict(layer, {"weight": Tensor.ones(3, 2), "bias": layer.bias})',
+    ),
+)
+
+CHAPTER = Chapter(
+    "Layers, optimizers, state",
+    "",
+    MISTAKES,
+    PRELUDE,
+)
