@@ -179,6 +179,30 @@ def _expand(b: Builder) -> Proposal | None:
     return "expand", (x,), {"shape": shape}
 
 
+def _journey(b: Builder) -> Iterator[Proposal | None]:
+    """One tensor through several movements, so that their index arithmetic meets."""
+    at = b.pick(lambda k: k.value.size > 8)
+    for _ in range(b.number(2, 5)):
+        if at is None:
+            return
+        k = b.values[at]
+        rank = len(k.shape)
+        step = b.one(("reshape", "reshape", "permute", "flip", "slice", "pad"))
+        if step == "reshape":
+            yield step, (at,), {"shape": _factors(b, k.value.size)}
+        elif step == "permute":
+            yield step, (at,), {"axes": [int(a) for a in b.rng.permutation(rank)]}
+        elif rank and step == "flip":
+            yield step, (at,), {"axes": _axes(b, rank)}
+        elif rank and step == "slice":
+            part = [[b.number(0, min(n // 2, 5)), n, b.number(1, 2)] for n in k.shape]
+            yield step, (at,), {"index": part}
+        elif rank and step == "pad":
+            pads = [[b.number(0, 3), b.number(0, 3)] for _ in k.shape]
+            yield step, (at,), {"pads": pads, "value": 0}
+        at = len(b.nodes) - 1
+
+
 def _pad(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0)
     if x is None:
@@ -444,7 +468,8 @@ _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
     (1, _flip), (2.5, _slice), (1, _expand), (1.5, _pad), (1.5, _join), (1.5, _cast), (1.5, _where),
     (0.5, _clip), (2.5, _matmul), (1, _take), (0.7, _gather), (0.7, _pool), (0.5, _conv),
     (0.5, _leaf), (1, _assign), (5.5, _normalise),
-    (0.7, _there_and_back), (1.5, _counted), (1, _update), (0.8, _padded), (1, _decision),
+    (0.7, _there_and_back), (1.5, _counted), (1, _update), (0.8, _padded),
+    (1, _decision), (1.5, _journey),
 )  # fmt: skip
 PROPOSERS = [p for _, p in _WEIGHTED]
 CHANCES = np.array([w for w, _ in _WEIGHTED]) / sum(w for w, _ in _WEIGHTED)
