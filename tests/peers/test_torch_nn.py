@@ -37,8 +37,42 @@ LAYERS: dict[str, tuple[Callable[[], Any], Callable[[], Any], tuple[int, ...]]] 
     "LayerNorm": (lambda: nn.LayerNorm(6), lambda: torch.nn.LayerNorm(6), (4, 6)),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), lambda: torch.nn.GroupNorm(2, 4), (3, 4, 5)),
     "RMSNorm": (lambda: nn.RMSNorm(6, eps=1e-6), lambda: torch.nn.RMSNorm(6, eps=1e-6), (4, 6)),
+    "BatchNorm1d": (lambda: nn.BatchNorm1d(3), lambda: torch.nn.BatchNorm1d(3), (4, 3, 5)),
     "BatchNorm2d": (lambda: nn.BatchNorm2d(3), lambda: torch.nn.BatchNorm2d(3), (4, 3, 5, 5)),
+    "BatchNorm3d": (lambda: nn.BatchNorm3d(3), lambda: torch.nn.BatchNorm3d(3), (4, 3, 2, 5, 5)),
+    "Conv3d": (
+        lambda: nn.Conv3d(2, 3, (2, 3, 3), stride=(1, 2, 1), padding=1),
+        lambda: torch.nn.Conv3d(2, 3, (2, 3, 3), stride=(1, 2, 1), padding=1),
+        (1, 2, 4, 5, 6),
+    ),
+    "ConvTranspose3d": (
+        lambda: nn.ConvTranspose3d(2, 4, 3, stride=2, padding=1, output_padding=1, groups=2),
+        lambda: torch.nn.ConvTranspose3d(2, 4, 3, stride=2, padding=1, output_padding=1, groups=2),
+        (1, 2, 3, 4, 2),
+    ),
+    "LSTM": (
+        lambda: nn.LSTM(3, 4, 2, bidirectional=True),
+        lambda: torch.nn.LSTM(3, 4, 2, bidirectional=True),
+        (5, 2, 3),
+    ),
+    "GRU": (
+        lambda: nn.GRU(3, 4, 2, batch_first=True),
+        lambda: torch.nn.GRU(3, 4, 2, batch_first=True),
+        (2, 5, 3),
+    ),
+    "GRUCell": (lambda: nn.GRUCell(3, 4), lambda: torch.nn.GRUCell(3, 4), (2, 3)),
+    "MultiheadAttention": (
+        lambda: nn.MultiheadAttention(6, 3),
+        lambda: torch.nn.MultiheadAttention(6, 3),
+        (4, 2, 6),
+    ),
 }
+
+
+def outputs(layer: Any, x: Any) -> Any:
+    """What a layer gives, without its last state or weights."""
+    given = layer(x, x, x) if isinstance(layer, torch.nn.MultiheadAttention) else layer(x)
+    return given[0] if isinstance(given, tuple) else given
 
 
 def copy_state(theirs: Any, ours: Any, rng: np.random.Generator) -> dict[str, Tensor]:
@@ -61,7 +95,7 @@ def test_a_layer_and_its_gradients_are_torchs(
     data = rng.normal(size=shape).astype(np.float32)
     x, other = Tensor(data, requires_grad=True), torch.tensor(data, requires_grad=True)
     with Context(TRAINING=1):
-        mine, result = ours(x), theirs(other)
+        mine, result = outputs(ours, x), outputs(theirs, other)
         np.testing.assert_allclose(mine.numpy(), result.detach().numpy(), rtol=2e-4, atol=2e-5)
         weight = rng.normal(size=mine.shape).astype(np.float32)
         (mine * Tensor(weight)).sum().backward()

@@ -134,3 +134,13 @@ def test_mistakes_are_named() -> None:
         x.mse_loss(x, "avg")
     with pytest.raises(ArgumentError, match=r"label_smoothing lies in \[0, 1\], not 2.0"):
         x.cross_entropy(Tensor([0, 1, 2, 0]), label_smoothing=2.0)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_pinball(device: str, reduction: str, rng: Rng) -> None:
+    a, b = rng.standard_normal((2, 3, 4)).astype(np.float32)
+    gap = b.astype(np.float64) - a
+    wanted = reduced(np.maximum(0.9 * gap, -0.1 * gap), reduction)
+    close(Tensor(a).pinball_loss(Tensor(b), 0.9, reduction), wanted)
+    with pytest.raises(ArgumentError, match=r"pinball_loss: quantile lies in \[0, 1\], not 2."):
+        Tensor(a).pinball_loss(Tensor(b), 2)

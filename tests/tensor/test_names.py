@@ -30,7 +30,8 @@ NAMES: dict[str, str] = {
     "networks": "linear conv2d conv_transpose2d avg_pool2d max_pool2d max_unpool2d interpolate"
     " batchnorm layernorm dropout scaled_dot_product_attention sequential",
     "losses": "cross_entropy sparse_categorical_crossentropy binary_crossentropy"
-    " binary_crossentropy_logits nll_loss",
+    " binary_crossentropy_logits nll_loss mse_loss l1_loss huber_loss smooth_l1_loss kl_div"
+    " pinball_loss ctc_loss",
     "linear algebra": "matmul dot qr cholesky cholesky_solve solve solve_triangular"
     " triangular_solve lstsq",
     "gradients": "backward gradient grad detach is_param is_param_",

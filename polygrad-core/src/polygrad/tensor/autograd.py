@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
+from .alignment import Alignment
 from .base import Base, Flag, _leaves, _no_grad, result
-from .statistics import Statistics
 from .store import differentiated, own, realize
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Autograd(Statistics):
+class Autograd(Alignment):
     """backward, gradient and requires_grad."""
 
     __slots__ = ()

@@ -5,7 +5,8 @@ run nothing. The class is built in storeys, one file each, every storey using th
 
     Base → Elementwise → Unary → Distribution → Movement → Joining → Reduce → Activation → Linalg
          → Special → Scans → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
-         → Sorting → Decompositions → Writing → Statistics → Autograd → Interop → Tensor
+         → Sorting → Decompositions → Writing → Statistics → Alignment → Autograd → Interop
+         → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.

@@ -206,6 +206,18 @@ class Loss(Convolution):
         loss = (far < beta).where(far * far * (0.5 / beta), far - 0.5 * beta) if beta else far
         return self._ended("smooth_l1_loss", loss, reduction, None, other)
 
+    def pinball_loss(
+        self, target: Operand, quantile: Real = 0.5, reduction: str = "mean"
+    ) -> Tensor:
+        """quantile * d for d = target - self >= 0, (quantile - 1) * d below: least where self is
+        that quantile of the targets (Koenker and Bassett 1978)."""
+        if not 0.0 <= quantile <= 1.0:
+            raise ArgumentError(f"pinball_loss: quantile lies in [0, 1], not {quantile}.")
+        a, b, other = self._pair("pinball_loss", target)
+        gap = b - a
+        loss = (gap < 0.0).where(gap * (quantile - 1.0), gap * quantile)
+        return self._ended("pinball_loss", loss, reduction, None, other)
+
     def kl_div(self, target: Operand, reduction: str = "mean", log_target: bool = False) -> Tensor:
         """y (log y - self), self being log-probabilities; 0 where y is 0."""
         x, y, other = self._pair("kl_div", target)
