@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
 from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
-from ..gradient import SLOPES
+from ..gradient import FUNCTIONS, SLOPES
 from ..uop import spec
+from ..uop.kernel import LIBRARY, KernelCall, Output
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, size, toposort
 from ..uop.provenance import describe
 
@@ -120,8 +121,64 @@ def _formula(value: Any, rank: int) -> str:
     return value
 
 
+def _value_of(value: Any, rank: int) -> tuple[str, int, int]:
+    if not isinstance(value, list) or len(value) != 3 or value[0] not in list(FUNCTIONS):
+        raise _Bad
+    return (value[0], *_naturals(value[1:], 2))
+
+
+def _kernel(value: Any, rank: int) -> KernelCall:
+    """One of the library's kernels: [[name, numbers], slots, outputs, which, values]."""
+    if not isinstance(value, list) or len(value) != 5 or not isinstance(value[0], list):
+        raise _Bad
+    made, slots, outputs, which, values = value
+    if len(made) != 2 or made[0] not in list(LIBRARY) or not isinstance(made[1], list):
+        raise _Bad
+    if not isinstance(outputs, list) or not isinstance(values, list):
+        raise _Bad
+    try:
+        sink = LIBRARY[made[0]](*map(_plain, made[1]))
+    except (TypeError, ValueError, LookupError, ArithmeticError):  # numbers that it cannot take
+        raise _Bad from None
+    written = tuple(_output(o) for o in outputs)
+    if _natural(which) >= len(written):
+        raise _Bad
+    return KernelCall(sink, _naturals(slots), written, which, tuple(map(_fixed, values)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str) and value in _DTYPES:
+        return _DTYPES[value]
+    return value if isinstance(value, bool) else _natural(value)
+
+
+def _output(value: Any) -> Output:
+    if not isinstance(value, list) or len(value) != 3 or value[1] not in list(_DTYPES):
+        raise _Bad
+    return Output(_natural(value[0]), _DTYPES[value[1]], _naturals(value[2]))
+
+
+def _fixed(value: Any) -> tuple[str, int]:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
+        raise _Bad
+    return value[0], _natural(value[1])
+
+
+def _kernel_text(u: UOp, where: str) -> list[Any]:
+    call: KernelCall = u.arg
+    recipe = call.sink.arg.recipe if call.sink.arg else None
+    if recipe is None or call.gradient is not None:
+        raise StateError(f"a bundle cannot hold a kernel of your own{where}.")
+    outputs = [[o.slot, o.dtype.name, list(o.shape)] for o in call.outputs]
+    values = [list(v) for v in call.values]
+    return [[recipe[0], list(recipe[1])], list(call.slots), outputs, call.which, values]
+
+
 _REDUCERS = {op.name: op for op in sorted(REDUCERS)}
 _MODES = ("set", "add", "max", "min", "mul")
+
+
+ANY = -1  # number of sources
 
 
 class _Rule(NamedTuple):
@@ -145,6 +202,8 @@ _RULES: dict[Ops, _Rule] = {
     Ops.CONTIGUOUS: _Rule(1, _nothing),
     Ops.DETACH: _Rule(1, _nothing),
     Ops.SLOPE: _Rule(2, _formula),
+    Ops.FUNCTION: _Rule(ANY, _value_of),
+    Ops.KERNEL: _Rule(ANY, _kernel),
     **{op: _Rule(1, _nothing) for op in sorted(UNARY)},
     **{op: _Rule(2, _nothing) for op in sorted(BINARY)},
     Ops.WHERE: _Rule(3, _nothing),
@@ -197,14 +256,16 @@ def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -
     if u in names:
         return ["LEAF", u.dtype.name, [], [*names[u], *u.shape]]
     argument = u.arg
+    where = f", made at {describe(u)}" if u.provenance else ""
     if u.op is Ops.UNIQUE:
         argument = number[u]
     elif u.op is Ops.CONST:
         argument = _number(u.dtype, u.arg)
     elif u.op is Ops.REDUCE:
         argument = [u.arg[0].name, u.arg[1]]
+    elif u.op is Ops.KERNEL:
+        argument = _kernel_text(u, where)
     elif u.op not in _RULES:
-        where = f", made at {describe(u)}" if u.provenance else ""
         raise StateError(f"a bundle cannot hold the operation {u.op.name}{where}.")
     node = [u.op.name, u.dtype.name, [number[s] for s in u.src]]
     return node if argument is None else [*node, argument]
@@ -250,7 +311,10 @@ class Reader:
             raise self.fail(f"node {i} is not well formed: {str(node)[:100]}") from None
         except PolygradError as e:
             raise self.fail(f"node {i} is not legal: {e}") from None
-        if len(made.shape) > self.limits.rank or size(made.shape) > self.limits.elements:
+        shapes = [made.shape]
+        if made.op is Ops.KERNEL:
+            shapes += [o.shape for o in made.arg.outputs]
+        if any(len(s) > self.limits.rank or size(s) > self.limits.elements for s in shapes):
             raise self.fail(f"node {i} has the shape {made.shape}, beyond the limits")
         return made
 
@@ -270,7 +334,7 @@ class Reader:
         if name in _LEAVES:
             return _LEAVES[name](self, dtype, src, argument)
         op = _OPS.get(name)
-        if op is None or len(src) != _RULES[op].sources or dtype is dtypes.void:
+        if op is None or _RULES[op].sources not in (len(src), ANY) or dtype is dtypes.void:
             raise _Bad
         rank = len(src[0].shape) if src else 0
         return UOp(op, dtype, src, _RULES[op].argument(argument, rank))

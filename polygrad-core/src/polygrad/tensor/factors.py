@@ -7,13 +7,9 @@ some take or give the transposed. Nothing raises: a matrix that has no such fact
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ..dtype import DType, dtypes
-from ..uop.kernel import Placeholder, call, finished, local
+from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
-
-_cached = lru_cache(maxsize=128)
 
 
 def sqrt(x: UOp) -> UOp:
@@ -37,7 +33,7 @@ def cholesky(a: UOp) -> UOp:
     return call(_cholesky(batch, n, a.dtype), [(0, a)], [(1, a.dtype, a.shape)])[0]
 
 
-@_cached
+@library
 def _cholesky(batch: int, n: int, dtype: DType) -> UOp:
     a, out = (Placeholder.param(s, dtype, (batch, n, n)) for s in (0, 1))
     r, j = UOp.range(0, batch, 0, "grid"), UOp.range(n, 1)
@@ -62,7 +58,7 @@ def lu(a: UOp) -> tuple[UOp, UOp]:
     return packed, order
 
 
-@_cached
+@library
 def _lu(batch: int, n: int, m: int, dtype: DType) -> UOp:
     a, out = (Placeholder.param(s, dtype, (batch, n, m)) for s in (0, 1))
     order = Placeholder.param(2, dtypes.int32, (batch, n))
@@ -115,7 +111,7 @@ def triangular(t: UOp, b: UOp, upper: bool = False, unit: bool = False) -> UOp:
     return call(sink, [(0, t), (1, b)], [(2, b.dtype, b.shape)])[0]
 
 
-@_cached
+@library
 def _triangular(batch: int, m: int, n: int, dtype: DType, upper: bool, unit: bool) -> UOp:
     t = Placeholder.param(0, dtype, (batch, n, n))
     b, x = (Placeholder.param(s, dtype, (batch, m, n)) for s in (1, 2))
@@ -141,7 +137,7 @@ def householder(columns: UOp) -> tuple[UOp, UOp, UOp]:
     return made[0], made[1], made[2]
 
 
-@_cached
+@library
 def _householder(batch: int, n: int, m: int, dtype: DType) -> UOp:
     a, w = (Placeholder.param(s, dtype, (batch, n, m)) for s in (0, 1))
     v = Placeholder.param(2, dtype, (batch, min(n, m), m))
@@ -183,7 +179,7 @@ def reflected(vectors: UOp, taus: UOp, count: int) -> UOp:
     return call(sink, [(0, vectors), (1, taus)], [(2, vectors.dtype, shape)])[0]
 
 
-@_cached
+@library
 def _reflected(batch: int, k: int, m: int, count: int, dtype: DType) -> UOp:
     v, taus = Placeholder.param(0, dtype, (batch, k, m)), Placeholder.param(1, dtype, (batch, k))
     q = Placeholder.param(2, dtype, (batch, count, m))

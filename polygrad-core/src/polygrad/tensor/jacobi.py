@@ -7,17 +7,15 @@ tridiagonal method by a constant, and at least as accurate: small singular value
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from ..dtype import DType, dtypes
-from ..uop.kernel import Placeholder, call, finished, local
+from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
 from .factors import absolute, sqrt, total
 
 SWEEPS: Final = 40  # at most; 6 to 10 are usual
 _EPSILON: Final = {dtypes.float32: 2.0**-24, dtypes.float64: 2.0**-53}
-_cached = lru_cache(maxsize=128)
 
 
 def symmetric(a: UOp) -> tuple[UOp, UOp]:
@@ -82,7 +80,7 @@ def _identity(v: Placeholder, r: UOp, n: int, first: int) -> UOp:
     return v[r, i, j].store(i.eq(j).where(one, zero)).end(i, j)
 
 
-@_cached
+@library
 def _symmetric(batch: int, n: int, dtype: DType) -> UOp:
     a, d, v = (Placeholder.param(s, dtype, (batch, n, n)) for s in (0, 1, 2))
     r = UOp.range(0, batch, 0, "grid")
@@ -95,9 +93,8 @@ def _symmetric(batch: int, n: int, dtype: DType) -> UOp:
     )
     least = sqrt(squares) * (_EPSILON[dtype] / n)
     if n == 1:
-        return finished(
-            d.after(r)[r, 0, 0].store(a[r, 0, 0]).group(v[r, 0, 0].store(1.0)).end(r).sink()
-        )
+        one = d.after(r)[r, 0, 0].store(a[r, 0, 0]).group(v[r, 0, 0].store(1.0))
+        return finished(one.end(r).sink(arg=KernelInfo("eigh")))
     loops = _Sweeps(batch, n)
     p, q = loops.p, loops.q
     coupling = d[r, p, q].load()
@@ -113,7 +110,7 @@ def _symmetric(batch: int, n: int, dtype: DType) -> UOp:
     return finished(done.end(r).sink(arg=KernelInfo("eigh")))
 
 
-@_cached
+@library
 def _columns(batch: int, n: int, m: int, dtype: DType) -> UOp:
     a, w = (Placeholder.param(s, dtype, (batch, n, m)) for s in (0, 1))
     v = Placeholder.param(2, dtype, (batch, n, n))

@@ -9,11 +9,10 @@ Mwassi, Shmueli, Birk: Merge Path, 2012), and merges from there.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from ..dtype import DType, dtypes
-from ..uop.kernel import Placeholder, call, finished, local
+from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
 
 RUN: Final = 32  # elements that are sorted by counting
@@ -59,7 +58,7 @@ def order(key: UOp) -> UOp:
     return places
 
 
-@lru_cache(maxsize=256)
+@library
 def _runs(rows: int, n: int, dtype: DType) -> UOp:
     """Each run of RUN elements sorted: keys, and where each was."""
     key = Placeholder.param(0, dtype, (rows, n))
@@ -79,7 +78,7 @@ def _runs(rows: int, n: int, dtype: DType) -> UOp:
     return finished(stores.end(r, i).sink(arg=KernelInfo("sort_runs")))
 
 
-@lru_cache(maxsize=256)
+@library
 def _merge(rows: int, n: int, dtype: DType) -> UOp:
     """Neighbouring runs of `width` sorted elements become one."""
     key, was = Placeholder.param(0, dtype, (rows, n)), Placeholder.param(1, dtypes.int32, (rows, n))
@@ -150,7 +149,7 @@ def search(table: UOp, values: UOp, right: bool) -> UOp:
     return call(sink, [(0, table), (1, values)], [(2, dtypes.int32, (rows, m))])[0]
 
 
-@lru_cache(maxsize=256)
+@library
 def _search(rows: int, n: int, m: int, dtype: DType, right: bool) -> UOp:
     table, values = Placeholder.param(0, dtype, (rows, n)), Placeholder.param(1, dtype, (rows, m))
     out = Placeholder.param(2, dtypes.int32, (rows, m))

@@ -21,6 +21,7 @@ stand by `codegen/ordered.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, dtypes
@@ -176,6 +177,25 @@ def memory_of(base: UOp) -> UOp:
     while base.op is Ops.AFTER:
         base = base.src[0]
     return base
+
+
+# ---- kernels of the library: by name and numbers, which is how a bundle holds them
+
+LIBRARY: Final[dict[str, Callable[..., UOp]]] = {}
+
+
+def library(build: Callable[..., UOp]) -> Callable[..., UOp]:
+    """Make a builder of kernels one of the library. It takes numbers and dtypes, and whatever those
+    are and the kernel's inputs hold, what it builds stays within its parameters."""
+    name = build.__name__.strip("_")
+
+    def made(*args: Any) -> UOp:
+        sink = build(*args)
+        plain = tuple(a.name if isinstance(a, DType) else a for a in args)
+        return UOp(Ops.SINK, dtypes.void, sink.src, sink.arg._replace(recipe=(name, plain)))
+
+    cached = LIBRARY[name] = lru_cache(maxsize=128)(made)
+    return cached
 
 
 # ---- from what was written to the kernel floor

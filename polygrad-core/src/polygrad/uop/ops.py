@@ -66,9 +66,10 @@ _RESULT: Final = {Ops.THREEFRY: dtypes.uint32, **dict.fromkeys(COMPARISONS, dtyp
 
 
 class KernelInfo(NamedTuple):
-    """What a kernel's SINK says of itself."""
+    """What a kernel's SINK says of itself; `recipe`: how the library makes it (kernel.py)."""
 
     name: str = "kernel"
+    recipe: tuple[str, tuple[Any, ...]] | None = None
 
 
 class _Parts(Names):

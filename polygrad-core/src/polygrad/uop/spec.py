@@ -244,13 +244,28 @@ def _kernel(u: UOp) -> str | None:
     if u.dtype is not call.outputs[call.which].dtype or len(call.slots) != len(u.src):
         return "does not fit its outputs and sources"
     slots |= {slot: (s.dtype, s.shape) for slot, s in zip(call.slots, u.src, strict=True)}
+    found = [_written(p) for p in call.sink.toposort() if p.op is Ops.STORE]
+    stores = {slot for slot in found if slot is not None}
+    if stores != {o.slot for o in call.outputs}:
+        return f"stores into parameters {sorted(stores)}, has others for outputs"
+    fixed = dict(call.values)
     for p in call.sink.toposort():
         if p.op is Ops.PARAM:
             dtype, shape = slots.get(p.arg[0], (dtypes.void, ()))
             held = dtypes.uint8 if dtype is dtypes.bool else dtype
             if held is not p.dtype or math.prod(shape) != p.arg[1]:
                 return f"gives parameter {p.arg} of {p.dtype.name} a {dtype.name}{shape}"
+        elif p.op is Ops.VARIABLE and not p.arg[1] <= fixed.get(p.arg[0], p.arg[1] - 1) <= p.arg[2]:
+            return f"gives no value to variable {p.arg}"
     return None
+
+
+def _written(store: UOp) -> int | None:
+    """The slot of the parameter that a store writes; None where it is a LOCAL."""
+    base = store.src[0].src[0]
+    while base.op is Ops.AFTER:
+        base = base.src[0]
+    return base.arg[0] if base.op is Ops.PARAM else None
 
 
 def _anything(u: UOp) -> str | None:
