@@ -207,6 +207,26 @@ def test_without_one_a_gradient_is_an_error(device: str) -> None:
         Tensor.empty(3).custom_kernel(x, x, fxn=add)[0].sum().backward()
 
 
+def test_a_second_call_plans_and_compiles_nothing(device: str) -> None:
+    """Though its gradient is another function."""
+    from polygrad.engine.counters import counters
+
+    def square(out: Any, a: Any) -> UOp:
+        i = UOp.range(3, 0)
+        return out[i].store(a[i] * a[i]).end(i).sink(arg=NAMED)
+
+    def run(value: float) -> list[Any]:
+        x = Tensor([value, 2.0, 3.0])
+        made = Tensor.empty(3).custom_kernel(x, fxn=square, grad_fxn=lambda g, out, a: (None, g))
+        found: list[Any] = made[0].tolist()
+        return found
+
+    assert run(1.0) == [1.0, 4.0, 9.0]
+    before = (counters.plans_made, counters.kernels_lowered)
+    assert run(5.0) == [25.0, 4.0, 9.0]
+    assert (counters.plans_made, counters.kernels_lowered) == before
+
+
 # ---- what is refused
 
 
