@@ -164,26 +164,21 @@ Model(
     Mistake(
         "a loss that takes other names",
         """\
-Model(
-    lambda x: x * w,
-    inputs={"x": (2,)},
-    targets={"y": (2,)},
-    loss=lambda o, z: (o["output"] - z).sum(),
-    params={"w": w},
-)
+def loss(outputs, z):
+    return (outputs["output"] - z).sum()
+
+Model(lambda x: x * w, inputs={"x": (2,)}, targets={"y": (2,)}, loss=loss, params={"w": w})
 """,
         ArgumentError,
-        "Model: the loss: no argument 'y'. It takes: o, z.",
+        "Model: the loss: no argument 'y'. It takes: outputs, z.",
     ),
     Mistake(
         "a loss of a misspelt output",
         """\
-Model(
-    lambda x: x * w,
-    inputs={"x": (2,)},
-    loss=lambda o: o["outptu"].sum(),
-    params={"w": w},
-)
+def loss(outputs):
+    return outputs["outptu"].sum()
+
+Model(lambda x: x * w, inputs={"x": (2,)}, loss=loss, params={"w": w})
 """,
         UnknownName,
         "no output named 'outptu'. Did you mean 'output'? Valid: output.",

@@ -123,7 +123,7 @@ def world() -> dict[str, Any]:
     gc.collect()
     return {
         "counters": counters.snapshot(),
-        "live bytes": {name: pool.usage().live for name, pool in _pools.items()},
+        "live bytes": {n: live for n, pool in _pools.items() if (live := pool.usage().live)},
         "settings": dict(settings._overrides.get()),
         "capture": active.get(),
         "runtime": current(),
