@@ -79,6 +79,7 @@ CASES: dict[str, tuple[Callable[[list[Tensor]], optim.Optimizer], Any]] = {
         lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
         sgd(0.1, 0.9, nesterov=True),
     ),
+    "classic": (lambda p: optim.SGD(p, lr=0.1, momentum=0.9, classic=True), sgd(0.1, 0.9)),
     "weight decay": (lambda p: optim.SGD(p, lr=0.1, weight_decay=0.1), sgd(0.1, decay=0.1)),
     "adam": (lambda p: optim.Adam(p, lr=0.1), adam(0.1)),
     "adam, weight decay": (lambda p: optim.Adam(p, lr=0.1, weight_decay=0.1), adam(0.1, 0.1)),

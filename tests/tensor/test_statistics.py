@@ -59,6 +59,24 @@ def test_multinomial_draws_in_proportion(device: str) -> None:
     assert abs(firsts.mean() - 0.75) < 0.03
 
 
+def test_logits_are_sampled_in_proportion(device: str) -> None:
+    """F038: every tie at the threshold of top_k stays eligible."""
+    Tensor.manual_seed(5)
+    logits = Tensor(np.tile(np.log([[0.5, 0.1, 0.2, 0.2]]), (4000, 1)).astype(np.float32))
+
+    def shares(**options: Any) -> Any:
+        drawn = logits.sample_logits(**options)
+        assert drawn.dtype.name == "int32"
+        return np.bincount(drawn.numpy().ravel(), minlength=4) / 4000
+
+    np.testing.assert_allclose(shares(), [0.5, 0.1, 0.2, 0.2], atol=0.04)
+    np.testing.assert_allclose(shares(top_k=2), [5 / 9, 0, 2 / 9, 2 / 9], atol=0.04)
+    hot = np.sqrt([0.5, 0.1, 0.2, 0.2])
+    np.testing.assert_allclose(shares(temperature=2.0), hot / hot.sum(), atol=0.04)
+    np.testing.assert_array_equal(shares(temperature=0.0), [1, 0, 0, 0])
+    assert logits.sample_logits(keepdim=True).shape == (4000, 1)
+
+
 def test_covariance_and_correlation(device: str, rng: Rng) -> None:
     x = rng.standard_normal((4, 30)).astype(np.float32)
     np.testing.assert_allclose(Tensor(x).cov().numpy(), np.cov(x), rtol=1e-4, atol=1e-6)

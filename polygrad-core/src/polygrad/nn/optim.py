@@ -131,7 +131,8 @@ def _check_numbers(optimizer: Optimizer, options: Mapping[str, Any]) -> None:
 class SGD(Optimizer):
     """``v <- momentum * v + g;  p <- p - lr * v``; Nesterov looks one step ahead.
 
-    `weight_decay` adds ``weight_decay * p`` to the gradient, as in torch.
+    `weight_decay` adds ``weight_decay * p`` to the gradient, as in torch. With `classic` the rate
+    is part of the momentum: ``v <- momentum * v + lr * g;  p <- p - v``.
     """
 
     name = "sgd"
@@ -143,11 +144,17 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
+        classic: bool = False,
     ) -> None:
         if nesterov and not momentum:
             raise ArgumentError("sgd: nesterov needs a momentum.")
         super().__init__(
-            params, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov
+            params,
+            lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            nesterov=nesterov,
+            classic=classic,
         )
 
     def _remember(self) -> dict[str, Tensor]:
@@ -160,12 +167,14 @@ class SGD(Optimizer):
         for i, p, g in _with_gradient(self.params, gradients):
             if decay:
                 g = g + p.detach() * decay
+            g = rate * g if self.config["classic"] else g
             if momentum:
                 old = self.state[f"momentum.{i}"]
                 velocity = old * momentum + g
                 made.append((old, velocity))
                 g = g + velocity * momentum if self.config["nesterov"] else velocity
-            made.append((p, p.detach() - (rate * g).cast(p.dtype)))
+            move = g if self.config["classic"] else rate * g
+            made.append((p, p.detach() - move.cast(p.dtype)))
         return made
 
 

@@ -58,12 +58,12 @@ class Layers(Random):
         self, size: Sequence[Integer], mode: str = "linear", align_corners: Flag = False
     ) -> Tensor:
         """The last axes resampled to `size`, one after the other: "linear" (bilinear, trilinear),
-        "nearest" or "nearest-exact", as torch's."""
+        "bicubic", "nearest" or "nearest-exact", as torch's."""
         if mode not in _RESAMPLE:
             raise ArgumentError(f"interpolate: {no_such('mode', mode, _RESAMPLE)}")
         if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
-        u = self.uop if mode != "linear" else wide(self._float())
+        u = self.uop if mode.startswith("nearest") else wide(self._float())
         for i, n in enumerate(size):
             axis = self.ndim - len(size) + i
             if n != u.shape[axis] or align_corners:
@@ -167,15 +167,38 @@ def _nearest_exact(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
     return u.gather(_places(n, 2 * old, old) // (2 * n), axis)
 
 
+def _sources(old: int, n: int, align_corners: bool) -> tuple[UOp, int]:
+    """Where place i reads, as a numerator and its denominator."""
+    if align_corners:
+        return _places(n, old - 1, 0), max(n - 1, 1)
+    return _places(n, 2 * old, old - n), 2 * n
+
+
+def _cubic(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
+    """Four neighbours weighted by Keys' kernel (1981) with a = -3/4; beyond the ends the last
+    element is repeated."""
+    old, a = u.shape[axis], -0.75
+    at, below = _sources(old, n, align_corners)
+    low = at // below
+    t = (at % below).cast(u.dtype) / float(below)
+    shape = tuple(n if i == axis else 1 for i in range(len(u.shape)))
+    total: UOp | None = None
+    for step, distance in ((-1, t + 1.0), (0, t), (1, 1.0 - t), (2, 2.0 - t)):
+        if step in (0, 1):
+            weight = ((distance * (a + 2)) - (a + 3)) * distance * distance + 1.0
+        else:
+            weight = ((distance * a - 5 * a) * distance + 8 * a) * distance - 4 * a
+        part = u.gather((low + step).maximum(0).minimum(old - 1), axis)
+        part = part * weight.reshape(shape).expand(part.shape)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
 def _linear(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
     """Place i reads at (i + 1/2) old / n - 1/2, cut to the axis; all in exact fractions."""
     old = u.shape[axis]
-    if align_corners:
-        below = max(n - 1, 1)
-        at = _places(n, old - 1, 0)
-    else:
-        below = 2 * n
-        at = _places(n, 2 * old, old - n)
+    at, below = _sources(old, n, align_corners)
     at = at.maximum(0).minimum((old - 1) * below)
     low = at // below
     weight = (at % below).cast(u.dtype) / float(below)
@@ -187,6 +210,7 @@ def _linear(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
 
 _RESAMPLE: dict[str, Callable[[UOp, int, int, bool], UOp]] = {
     "linear": _linear,
+    "bicubic": _cubic,
     "nearest": _nearest,
     "nearest-exact": _nearest_exact,
 }

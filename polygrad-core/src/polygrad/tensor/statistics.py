@@ -157,6 +157,33 @@ class Statistics(Writing):
         chosen: Tensor = passed.minimum(last).cast(dtypes.int32)
         return chosen
 
+    def sample_logits(
+        self, temperature: Real = 1.0, top_k: Integer = 0, keepdim: Flag = False
+    ) -> Tensor:
+        """An int32 number along the last axis, drawn with probabilities softmax(self / temperature)
+        among the `top_k` largest (0: all; ties with the last of them are in). Temperature 0 takes
+        the largest. The logits must be finite. Drawn as the largest of logits with Gumbel noise.
+
+        >>> from polygrad import Tensor
+        >>> Tensor([0.0, 50.0, 1.0]).sample_logits().item()
+        1
+        """
+        name = "sample_logits"
+        if not self.ndim or not self.shape[-1]:
+            raise ShapeError(f"{name}: shape {self.shape} has no last axis to draw from.")
+        heat = number(name, "temperature", temperature)
+        if not 0 <= heat < math.inf:
+            raise ArgumentError(f"{name}: temperature is a finite number of 0 or more, not {heat}.")
+        count = integer(name, "top_k", top_k, 0)
+        logits = result(wide(self._float()).detach(), self)
+        if not heat:
+            return logits.argmax(-1, keepdim)
+        if 0 < count < self.shape[-1]:
+            least = logits.topk(count, -1)[0].narrow(-1, count - 1, 1)
+            logits = logits.masked_fill(logits < least, -math.inf)
+        noise = -formulas.log(-formulas.log(unit(self.shape, logits.dtype)))
+        return (logits * (1.0 / heat) + result(noise)).argmax(-1, keepdim)
+
     # ---- second moments and distances
 
     def cov(self, correction: Real = 1) -> Tensor:
