@@ -268,7 +268,7 @@ model.fit({"x": np.ones(2)}, optimizer="sgd")
 
 CHAPTER = Chapter(
     "Making a Model",
-    "",
+    "The author's code runs once, over tensors without values.",
     MISTAKES,
     PRELUDE,
 )

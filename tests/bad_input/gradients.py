@@ -77,7 +77,7 @@ MISTAKES = (
 
 CHAPTER = Chapter(
     "Gradients",
-    "",
+    "Gradients flow from one number to floats.",
     MISTAKES,
     PRELUDE,
 )

@@ -230,7 +230,7 @@ with Context(TRAINING=1):
 
 CHAPTER = Chapter(
     "Layers, optimizers, state",
-    "",
+    "Nothing is changed unless everything fits.",
     MISTAKES,
     PRELUDE,
 )

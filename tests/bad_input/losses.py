@@ -98,7 +98,7 @@ MISTAKES = (
 
 CHAPTER = Chapter(
     "Losses and norms",
-    "",
+    "Targets have the shape of the scores, or of the scores without the axis of classes.",
     MISTAKES,
     PRELUDE,
 )

@@ -290,7 +290,7 @@ model.forward(x=x[:4])
 
 CHAPTER = Chapter(
     "Model and fit",
-    "",
+    "Data come by name, in the declared shapes; a failed call changes nothing.",
     MISTAKES,
     PRELUDE,
 )

@@ -227,7 +227,7 @@ MISTAKES = (
 
 CHAPTER = Chapter(
     "Products, convolutions, pooling",
-    "",
+    "Inner sizes must agree; batches broadcast.",
     MISTAKES,
     PRELUDE,
 )

@@ -337,7 +337,7 @@ if (x > 0).all():
 
 CHAPTER = Chapter(
     "Operands, values, indices",
-    "",
+    "What a tensor takes as an operand, gives to Python, and admits as an index.",
     MISTAKES,
     PRELUDE,
 )
