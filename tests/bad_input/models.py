@@ -126,7 +126,8 @@ MISTAKES = (
         "a misspelt optimizer",
         'model.fit({"x": x[:8], "y": y[:8]}, batch_size=4, optimizer="adma")',
         UnknownName,
-        "no optimizer named 'adma'. Did you mean 'adam'? Valid: sgd, adam, adamw, lamb, lars, muon.",
+        "no optimizer named 'adma'. Did you mean 'adam'? Valid: sgd, adam, adamw, lamb, lars,"
+        " muon.",
         'model.fit({"x": x[:8], "y": y[:8]}, batch_size=4, optimizer="adam")',
     ),
     Mistake(
