@@ -220,6 +220,25 @@ def test_small_singular_values_keep_their_digits(device: str) -> None:
     assert np.prod(s) == pytest.approx(1e-27 * 1.3, rel=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-160, 1e150, 1e306])
+def test_squares_neither_overflow_nor_vanish(
+    device: str, scale: float, rng: np.random.Generator
+) -> None:
+    a = rng.integers(-9, 9, (4, 4)) * scale
+    s = a + a.T
+    np.testing.assert_allclose(Tensor(a).svdvals().numpy(), np.linalg.svd(a)[1], rtol=1e-12)
+    got, want = Tensor(s).eigvalsh().numpy(), np.linalg.eigvalsh(s)
+    np.testing.assert_allclose(got, want, rtol=1e-10, atol=0)
+    q, up = numbers(*Tensor(a).qr())
+    np.testing.assert_allclose(up, np.linalg.qr(a)[1], rtol=1e-9, atol=1e-14 * scale)
+    np.testing.assert_allclose(q.T @ q, np.eye(4), atol=1e-14)
+
+
+def test_large_numbers_in_float32(device: str, rng: np.random.Generator) -> None:
+    a = (rng.normal(size=(5, 5)) * 1e30).astype(np.float32)
+    np.testing.assert_allclose(Tensor(a).svdvals().numpy(), np.linalg.svd(a)[1], rtol=1e-4)
+
+
 def test_the_graph_does_not_grow_with_n() -> None:
     for method in ("inv", "cholesky", "qr", "svd", "eigh"):
         counts = []

@@ -88,6 +88,24 @@ def _scaled(u: UOp, factors_: UOp) -> UOp:
     return u * factors_.reshape((batch, 1, n)).expand(u.shape)
 
 
+def _levelled(a: UOp) -> tuple[UOp, UOp]:
+    """(each matrix divided by a power of two that brings its largest element near 1, the power):
+    squares of elements neither overflow nor vanish then, and nothing is rounded."""
+    largest = (a < 0.0).where(-a, a).reduce(Ops.MAXIMUM, (1, 2))
+    whole, mask = _EXPONENT[a.dtype]
+    power = (largest.bitcast(whole) & mask).bitcast(a.dtype)
+    least = 2.0 ** (-1022 if a.dtype is dtypes.float64 else -126)
+    power = power.eq(0.0).where(power._with(least), power)
+    power = (power < math.inf).where(power, 1.0)
+    return a / _each(power, a), power
+
+
+_EXPONENT = {
+    dtypes.float32: (dtypes.int32, 0xFF << 23),
+    dtypes.float64: (dtypes.int64, 0x7FF << 52),
+}
+
+
 def _halved(u: UOp) -> UOp:
     """The lower triangle with half its diagonal."""
     return lower(u) - _mask(u, 0, 0) * 0.5
@@ -261,8 +279,10 @@ def qr(a: UOp, complete: bool = False) -> tuple[UOp, UOp]:
     """(Q, R), reduced or complete."""
     batch, m, n = a.shape
     k = m if complete else min(m, n)
-    w, vectors, taus = factors.householder(turned(a))
+    level, power = _levelled(a.detach())
+    w, vectors, taus = factors.householder(turned(level))
     up = upper(turned(w)).shrink([(0, batch, 1), (0, k, 1), (0, n, 1)])
+    up = up * _each(power, up)
     q = turned(factors.reflected(vectors, taus, k))
     made = function("qr", [q, up], a)
     return made[0], made[1]
@@ -308,8 +328,10 @@ def _qr_square(q: UOp, up: UOp, gq: UOp | None, gr: UOp | None) -> UOp:
 
 def eigh(a: UOp) -> tuple[UOp, UOp]:
     """(eigenvalues in ascending order, eigenvectors as columns); reads the lower triangle."""
-    d, vectors = jacobi.symmetric(a)
+    level, power = _levelled(lower(a.detach()))
+    d, vectors = jacobi.symmetric(level)
     values = diagonal(d)
+    values = values * power.reshape((a.shape[0], 1)).expand(values.shape)
     order = merging.order(merging.keys(values))
     made = function("eigh", [picked(values, order), turned(rows_of(vectors, order))], a)
     return made[0], made[1]
@@ -338,11 +360,13 @@ def _apart(values: UOp) -> UOp:
 
 def svd(a: UOp, full: bool = False) -> tuple[UOp, UOp, UOp]:
     """(U, singular values in descending order, Vᵀ)."""
+    level, power = _levelled(a.detach())
     if a.shape[1] < a.shape[2]:
-        u, s, v = _tall(turned(a), full)
+        u, s, v = _tall(turned(level), full)
         u, v = turned(v), turned(u)
     else:
-        u, s, v = _tall(a, full)
+        u, s, v = _tall(level, full)
+    s = s * power.reshape((a.shape[0], 1)).expand(s.shape)
     made = function("svd", [u, s, v], a)
     return made[0], made[1], made[2]
 
