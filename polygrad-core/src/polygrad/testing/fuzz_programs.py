@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -44,7 +46,8 @@ class Setup(NamedTuple):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        with settings.Context(POLY_DEV=self.device, POLY_FUSION=self.fusion):
+        """Run like this inside the block; what hangs in it becomes a TimeoutError."""
+        with settings.Context(POLY_DEV=self.device, POLY_FUSION=self.fusion), deadline(LIMIT):
             if not self.transforms:
                 yield
                 return
@@ -52,6 +55,29 @@ class Setup(NamedTuple):
 
             with random_transforms(self.transforms):
                 yield
+
+
+@contextmanager
+def deadline(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError when the block takes longer, where signals allow it."""
+    main = threading.current_thread() is threading.main_thread()
+    if not (main and hasattr(signal, "setitimer")):
+        yield
+        return
+
+    def late(number: int, frame: object) -> None:
+        raise TimeoutError(f"no result within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+LIMIT = 90  # seconds for one batch, on a busy machine
 
 
 class Failure(NamedTuple):
