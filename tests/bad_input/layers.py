@@ -145,7 +145,7 @@ MISTAKES = (
         "nn.optim.SGD([layer.weight], momentun=0.9)",
         ArgumentError,
         "SGD: no argument 'momentun'. Did you mean 'momentum'? It takes: params=None, lr=0.001,"
-        " momentum=0.0, weight_decay=0.0, nesterov=False.",
+        " momentum=0.0, weight_decay=0.0, nesterov=False, classic=False.",
         "nn.optim.SGD([layer.weight], momentum=0.9)",
     ),
     Mistake(

@@ -1,4 +1,4 @@
-"""Writes `docs/mistakes.md` from the table, in the root of the tree: `python -m tests.bad_input.page`.
+"""Writes `docs/mistakes.md` from the table: `python -m tests.bad_input.page`, in the tree's root.
 
 Each mistake is one block: what is wrong, what it is told, what is right.
 """
@@ -15,9 +15,9 @@ HEAD = """\
 # Mistakes
 
 What a wrong line is told, and what to write instead. This page is made from the table in
-`tests/bad_input`, which checks each of these: the text is exact, the error comes at the line that is
-wrong, the traceback ends there, and every object is as it was before. The classes are explained on
-[their own page](errors.md).
+`tests/bad_input`, which checks each of these: the text is exact, the error comes at the line that
+is wrong, the traceback ends there, and every object is as it was before. The classes are explained
+on [their own page](errors.md).
 
 """
 
