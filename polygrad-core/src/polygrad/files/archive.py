@@ -246,7 +246,7 @@ class Archive:
         at = header = 0
         for _ in range(count):
             if at + _CENTRAL.size > len(body):
-                self._fail(start + at, "the central directory is cut short")
+                self._fail(start + min(at, len(body)), "the central directory is cut short")
             fields = _CENTRAL.unpack_from(body, at)
             crc, size, names, extras = fields[7], fields[8], fields[10], fields[11]
             name = body[at + _CENTRAL.size : at + _CENTRAL.size + names].decode("ascii", "replace")

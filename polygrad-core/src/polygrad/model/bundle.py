@@ -304,7 +304,7 @@ class Bundle:
             raise self.fail(f"announces a header of {length} bytes", WEIGHTS)
 
         def error(reason: str, offset: int) -> BundleError:
-            return BundleError(f"{self.source.name}: {WEIGHTS} {reason} (offset {offset})")
+            return BundleError(f"{self.source.name}: {WEIGHTS}: {reason} (offset {offset})")
 
         text = member.read(length)
         start, end = member.position, member.entry.end
