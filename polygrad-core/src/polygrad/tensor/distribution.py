@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..uop.ops import Ops
 from . import gamma, probability
+from .stamps import Formula, stamped
 from .unary import Unary
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ class Distribution(Unary):
     """erf and its family, lgamma and digamma."""
 
     __slots__ = ()
+
+    def _stamped(self, formula: Formula) -> Tensor:
+        return self._formula(lambda x: stamped(formula, x))
 
     def erf(self) -> Tensor:
         """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to self."""
@@ -34,7 +38,7 @@ class Distribution(Unary):
         >>> Tensor([0.0, 5.0]).erfc().tolist()[0]
         1.0
         """
-        return self._formula(probability.erfc)
+        return self._stamped(probability.erfc)
 
     def erfinv(self) -> Tensor:
         """y with erf(y) = self, for self in [-1, 1]; infinite at the ends.
@@ -43,7 +47,7 @@ class Distribution(Unary):
         >>> Tensor([0.0, 1.0]).erfinv().tolist()
         [0.0, inf]
         """
-        return self._formula(probability.erfinv)
+        return self._stamped(probability.erfinv)
 
     def log_erfcx(self) -> Tensor:
         """log(exp(self^2) erfc(self)), without forming the exponential.
@@ -52,7 +56,7 @@ class Distribution(Unary):
         >>> round(Tensor([1e4]).log_erfcx().item(), 4)
         -9.7827
         """
-        return self._formula(probability.log_erfcx)
+        return self._stamped(probability.log_erfcx)
 
     def ndtri(self) -> Tensor:
         """The standard normal's quantile: x with Phi(x) = self, for self in [0, 1].
@@ -61,7 +65,7 @@ class Distribution(Unary):
         >>> Tensor([0.5, 0.0]).ndtri().tolist()
         [0.0, -inf]
         """
-        return self._formula(probability.ndtri)
+        return self._stamped(probability.ndtri)
 
     def log_ndtr(self) -> Tensor:
         """log Phi(self) of the standard normal distribution function Phi, stable in both tails. The
@@ -71,7 +75,7 @@ class Distribution(Unary):
         >>> round(Tensor([-100.0]).log_ndtr().item(), 2)
         -5005.52
         """
-        return self._formula(probability.log_ndtr)
+        return self._stamped(probability.log_ndtr)
 
     def ndtri_exp(self) -> Tensor:
         """The standard normal's quantile at exp(self), for self <= 0, without the exponential: the
@@ -81,7 +85,7 @@ class Distribution(Unary):
         >>> round(Tensor([-5005.52]).ndtri_exp().item(), 2)
         -100.0
         """
-        return self._formula(probability.ndtri_exp)
+        return self._stamped(probability.ndtri_exp)
 
     def lgamma(self) -> Tensor:
         """log |Gamma(self)|; inf at the poles 0, -1, -2, …
@@ -90,7 +94,7 @@ class Distribution(Unary):
         >>> Tensor([1.0, 0.0]).lgamma().tolist()
         [0.0, inf]
         """
-        return self._formula(gamma.lgamma)
+        return self._stamped(gamma.lgamma)
 
     def digamma(self) -> Tensor:
         """Gamma'(self) / Gamma(self), the slope of `lgamma`; NaN at the poles, -inf at 0.
@@ -99,4 +103,4 @@ class Distribution(Unary):
         >>> round(Tensor([1.0]).digamma().item(), 4)
         -0.5772
         """
-        return self._formula(gamma.digamma)
+        return self._stamped(gamma.digamma)
