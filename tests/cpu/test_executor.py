@@ -343,3 +343,29 @@ def test_a_forked_child_exits_and_the_parent_goes_on() -> None:
         print("done")
         """
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_while_workers_work_exits_too() -> None:
+    """The child sees workers that were at work and are not there: nothing may wait for them."""
+    ends_well(
+        """
+        stop = threading.Event()
+
+        def work():
+            while not stop.is_set():
+                run(handles)
+
+        busy = threading.Thread(target=work)
+        busy.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                del run  # retires its tables
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        stop.set()
+        busy.join()
+        print("done")
+        """
+    )

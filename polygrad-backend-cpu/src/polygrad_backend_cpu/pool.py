@@ -47,7 +47,7 @@ class Pool:
 
         `rouse`: the work is worth waking workers that sleep.
         """
-        if not self._lock.acquire(blocking=False):
+        if self._forked() or not self._lock.acquire(blocking=False):
             self.run_alone(plan)
             return
         try:
@@ -57,14 +57,20 @@ class Pool:
         finally:
             self._lock.release()
 
+    def _forked(self) -> bool:
+        """Is this a forked child? It has none of the threads, only what they had written down:
+        waiting for one that was at work would never end."""
+        return os.getpid() != self._process
+
     def retire(self, plan: int) -> None:
         """Return when no worker looks at the tables at `plan`, which nobody runs any more."""
-        self._retire(self._address, plan, len(self._threads))
+        if not self._forked():
+            self._retire(self._address, plan, len(self._threads))
 
     def stop(self) -> None:
         """End the workers; a later run starts new ones."""
-        if os.getpid() != self._process:
-            return  # a forked child has none of the threads
+        if self._forked():
+            return
         with self._lock:
             self._stop(self._address, 1)
             for thread in self._threads:
