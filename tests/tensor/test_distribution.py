@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from polygrad import Tensor
+from polygrad import Model, Tensor
 
 mpmath.mp.prec = 200
 ROOT_HALF = mpmath.sqrt(mpf(1) / 2)
@@ -179,3 +179,21 @@ def test_integers_become_floats_and_nothing_stays_nothing(device: str) -> None:
     assert Tensor([1, 2, 5]).lgamma().dtype.name == "float32"
     assert Tensor(np.zeros((0, 3), np.float32)).erfinv().shape == (0, 3)
     assert Tensor(0.5).ndtri().item() == 0.0
+
+
+def test_a_saved_model_keeps_special_functions_and_their_slopes(device: str, tmp_path: Any) -> None:
+    """F029: usable in Model capture."""
+    x = Tensor(np.array([0.3, 1.0, 2.5], np.float32), is_param=True)
+    author = {"w": x}
+
+    def outputs(t: Tensor) -> Tensor:
+        return (author["w"] * t).log_ndtr() + author["w"].lgamma()
+
+    model = Model(outputs, inputs={"t": Tensor.empty(3)}, params=author)
+    t = np.array([-1.0, 2.0, -30.0], np.float32)
+    before = model.forward(t=t)["output"]
+    model.save(tmp_path / "special.pgb")
+    after = Model.load(tmp_path / "special.pgb").forward(t=t)["output"]
+    np.testing.assert_array_equal(before, after)
+    exact = outputs(Tensor(t)).numpy()
+    np.testing.assert_allclose(before, exact, rtol=1e-6)
