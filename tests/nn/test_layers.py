@@ -209,6 +209,10 @@ WRONG = [
     (lambda: nn.LSTMCell(4, 3), (2, 5), r"LSTMCell\(4, 3\) takes \(N, 4\), got"),
     (lambda: nn.BatchNorm(4), (2, 5), r"BatchNorm\(4\) takes \(N, 4, …\), got"),
     (lambda: nn.BatchNorm2d(4), (2, 4), r"BatchNorm2d\(4\) takes \(N, 4, H, W\), got"),
+    (lambda: nn.BatchNorm1d(4), (4,), r"BatchNorm1d\(4\) takes \(N, 4\) or \(N, 4, L\), got"),
+    (lambda: nn.BatchNorm3d(4), (2, 4), r"BatchNorm3d\(4\) takes \(N, 4, D, H, W\), got"),
+    (lambda: nn.Conv3d(4, 3, 3), (2, 4), r"Conv3d\(4, 3, 3\) takes \(N, 4, D, H, W\), got"),
+    (lambda: nn.MultiheadAttention(4, 2), (2, 5), r"MultiheadAttention\(4, 2\) takes \(…, 4\)"),
     (lambda: nn.LayerNorm(4), (2, 5), r"LayerNorm\(4\) takes \(…, 4\), got"),
     (lambda: nn.LayerNorm2d(4), (2, 5), r"LayerNorm2d\(4\) takes \(N, 4, H, W\), got"),
     (lambda: nn.RMSNorm(4), (2, 5), r"RMSNorm\(4\) takes \(…, 4\), got"),
@@ -226,7 +230,7 @@ def test_wrong_options_are_errors_at_construction() -> None:
     for make, text in (
         (lambda: nn.Conv2d(4, 3, 3, groups=2), "groups=2 must divide in_channels=4"),
         (lambda: nn.Conv2d(4, 3, (3, 3, 3)), "kernel_size is"),
-        (lambda: nn.Conv2d(4, 3, 3, stride=0), "stride=0"),
+        (lambda: nn.Conv2d(4, 3, 3, stride=0), "stride is a whole number of 1 or more"),
         (lambda: nn.GroupNorm(3, 4), "num_groups=3 must divide"),
         (lambda: nn.Dropout(1.5), "from 0 to 1"),
     ):
