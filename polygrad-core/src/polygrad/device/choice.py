@@ -15,6 +15,7 @@ from ..errors import (
     public,
     user_level,
 )
+from ..logs import logger
 from ..plugin import Probe
 from .naming import canonical, find, names, probe, split, unavailable
 
@@ -100,6 +101,4 @@ def _nothing_works(order: tuple[str, ...]) -> DeviceUnavailable:
 
 
 def _log(text: str) -> None:
-    import logging
-
-    logging.getLogger("polygrad.device").debug(text)
+    logger("device").debug(text)

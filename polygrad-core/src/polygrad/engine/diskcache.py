@@ -14,7 +14,6 @@ host has its own file.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import stat
 import sys
@@ -25,12 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import settings
 from ..contract import Source
+from ..logs import logger
 from ..plugin import Device
 
 if TYPE_CHECKING:
     import sqlite3
 
-log = logging.getLogger("polygrad.cache")
+log = logger("cache")
 
 VERSION = 1  # of the file's layout; part of its name
 TAG = (
