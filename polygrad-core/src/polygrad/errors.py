@@ -220,6 +220,22 @@ def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
     return kept
 
 
+def _trim(error: BaseException) -> None:
+    """Leave only the user's frames in `error` and in what it is chained to.
+
+    What was raised by us alone, such as the KeyError of a lookup, is chained no longer.
+    """
+    error.__traceback__ = _users_frames(error.__traceback__)
+    behind = error.__cause__ or error.__context__
+    if behind is None or (error.__suppress_context__ and error.__cause__ is None):
+        return
+    frames = _users_frames(behind.__traceback__)
+    if frames is None:
+        error.__cause__ = None  # and the context is not shown either
+    else:
+        behind.__traceback__ = frames
+
+
 def _is_standard(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in sys.stdlib_module_names
 
@@ -249,7 +265,7 @@ def public(entry: Public) -> Public:
         except PolygradError as error:
             if _full():
                 raise
-            error.__traceback__ = _users_frames(error.__traceback__)
+            _trim(error)
             if sys.version_info >= (3, 11):
                 raise  # leaves exactly that traceback, which a `raise error` would extend
             raise error.with_traceback(error.__traceback__)  # noqa: B904 - it is the same error
