@@ -71,6 +71,25 @@ def test_sum_and_sum_of_squares_are_one_pass() -> None:
     assert len(ranges) == 2
 
 
+def test_results_that_share_their_input_share_a_kernel() -> None:
+    x, y = data(64, 32), data(64, 32)
+    assert kernels(x + 1, x * y, x.exp()) == 1
+    assert kernels(x.sum(-1), (x * x).sum(-1), x.max(-1)) == 1
+    assert kernels(*x.std_mean(-1)) <= 2
+
+
+def test_results_that_need_each_other_or_share_nothing_stay_apart() -> None:
+    x, y = data(64, 32), data(64, 32)
+    assert kernels(x + 1, y + 1) == 2
+    total = x.sum(-1)
+    assert kernels(total, x / total.reshape(64, 1), (x + 1).sum(-1)) >= 2
+
+
+def test_rows_of_any_length_are_one_kernel() -> None:
+    for shape in [(8, 1 << 14), (64, 4096), (3, 100)]:
+        assert kernels(data(*shape).softmax(-1)) == 1, shape
+
+
 def test_an_optimizer_step_is_one_kernel_and_in_place() -> None:
     p, m, v, g = data(50), data(50), data(50), data(50)
     m.assign(m * 0.9 + g * 0.1)

@@ -15,26 +15,9 @@ from ..uop.rewrite import substitute
 from .build import Builder, scatter_kernels
 from .fusion import Fusion, Group, Use, _reaches
 from .indexing import flat
+from .items import CopyItem, Item, KernelItem
 from .rules import prepare
-
-
-@dataclass(frozen=True, slots=True)
-class KernelItem:
-    """One kernel: PARAM slot i of `sink` is `buffers[i]`."""
-
-    sink: UOp
-    buffers: tuple[UOp, ...]
-    device: str
-    variables: tuple[UOp, ...] = ()
-    values: tuple[int | None, ...] = ()  # of the variables, where this launch fixes them
-
-
-@dataclass(frozen=True, slots=True)
-class CopyItem:
-    """A whole buffer copied to another device."""
-
-    dst: UOp
-    src: UOp
+from .sharing import share
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +25,7 @@ class Schedule:
     """`items` in an order that respects every dependency; `results[i]` holds root i; `writes` are
     assignments as (old leaf, leaf of the new value), one leaf where the kernel writes in place."""
 
-    items: tuple[KernelItem | CopyItem, ...]
+    items: tuple[Item, ...]
     results: tuple[UOp, ...]
     writes: tuple[tuple[UOp, UOp], ...]
 
@@ -59,13 +42,26 @@ def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     in_place = _in_place(fusion, wanted)
     leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}
     builder = Builder(fusion, leaves)
-    items: list[KernelItem | CopyItem] = []
+    items: list[Item] = []
+    plain: set[int] = set()
     for group in _ordered(fusion.groups):
+        if fusion.fuse and _plain(group):
+            plain.add(len(items))
         items += _items(group, builder, leaves, devices)
+    items = share(items, frozenset(plain))
     writes = tuple(
         (_target(n), leaves[n]) for n in fusion.order if n.op is Ops.AFTER and n in fusion.home
     )
     return Schedule(tuple(items), tuple(leaves.get(r, r) for r in wanted), writes)
+
+
+def _plain(group: Group) -> bool:
+    """Elementwise, or reductions with one value for each element; no matrix product, no scan."""
+    whole = frozenset(r for r in group.ranges if r.op is Ops.RANGE)
+    if group.contraction or any(r.arg[1] == "seq" for r in whole):
+        return False
+    ordinary = all(n.op not in (Ops.COPY, Ops.SCATTER, Ops.KERNEL) for n in group.stored)
+    return ordinary and size(group.shape) > 0 and all(h == whole for h in group.hoisted)
 
 
 def _leaf(node: UOp, devices: dict[UOp, str]) -> UOp:
@@ -154,7 +150,7 @@ def _ordered(groups: Sequence[Group]) -> list[Group]:
 
 def _items(
     group: Group, builder: Builder, leaves: dict[UOp, UOp], devices: dict[UOp, str]
-) -> list[KernelItem | CopyItem]:
+) -> list[Item]:
     first = group.stored[0]
     if first.op is Ops.COPY:
         source = first.src[0]
@@ -166,7 +162,7 @@ def _items(
     kernels = [builder.kernels[group]]
     if first.op is Ops.SCATTER:
         kernels = scatter_kernels(first, leaves[first], leaves)
-    items: list[KernelItem | CopyItem] = []
+    items: list[Item] = []
     for kernel in kernels:
         sink = kernel.sink()
         variables = tuple(n for n in sink.toposort() if n.op is Ops.VARIABLE)
@@ -174,9 +170,7 @@ def _items(
     return items
 
 
-def kernel_items(
-    nodes: Sequence[UOp], leaves: dict[UOp, UOp], device: str
-) -> list[KernelItem | CopyItem]:
+def kernel_items(nodes: Sequence[UOp], leaves: dict[UOp, UOp], device: str) -> list[Item]:
     """A kernel that somebody wrote, its outputs filled first where it does not overwrite them."""
     call, sources = nodes[0].arg, [leaves.get(s, s) for s in nodes[0].src]
     if all(size(o.shape) == 0 for o in call.outputs):
@@ -186,7 +180,7 @@ def kernel_items(
         o.slot: kept[i] if i in kept else UOp.buffer(o.dtype, o.shape, device)
         for i, o in enumerate(call.outputs)
     }
-    items: list[KernelItem | CopyItem] = []
+    items: list[Item] = []
     same: dict[UOp, int] = {}  # one leaf is one parameter
     merged: dict[int, int] = {}
     for slot, leaf in zip(call.slots, sources, strict=True):

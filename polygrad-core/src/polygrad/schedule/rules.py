@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..uop.ops import Ops, UOp, size, toposort
 from .packing import packed
 
-FEW_RESULTS: Final = 64
+FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
