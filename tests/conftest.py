@@ -8,8 +8,11 @@ Without either, a device that cannot be used on this machine is skipped, with it
 
 from __future__ import annotations
 
+import sys
+import textwrap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,3 +64,53 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A generator seeded by the test's own name: the same numbers on every run and in any order."""
     return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+# ---- strangers' packages
+
+
+DESCRIPTOR = """
+from polygrad.plugin import DevicePlugin
+plugin = DevicePlugin(name="{name}", api={api}, device="{module}:Machine", probe="{module}:probe")
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """`install("acme-npu", "1.2.0", "acme", code)`: a distribution with one device. Its metadata
+    are real, in a temporary folder, and found through `sys.path`."""
+    from polygrad import device, registry
+
+    monkeypatch.syspath_prepend(tmp_path)
+    modules: list[str] = []
+
+    def install(
+        dist: str,
+        version: str = "1.0",
+        name: str = "acme",
+        code: str | None = None,
+        *,
+        api: tuple[int, int] = (1, 0),
+        group: str = "polygrad.devices",
+        attribute: str = "plugin",
+    ) -> None:
+        module = dist.replace("-", "_")
+        info = tmp_path / f"{module}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {dist}\nVersion: {version}\n", encoding="utf-8"
+        )
+        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {module}:{attribute}\n")
+        text = DESCRIPTOR.format(name=name, api=api, module=module) + textwrap.dedent(code or "")
+        (tmp_path / f"{module}.py").write_text(text)
+        modules.append(module)
+        registry.refresh()
+
+    with device.isolated():
+        yield install
+    for module in modules:
+        sys.modules.pop(module, None)
+    monkeypatch.undo()
+    registry.refresh()

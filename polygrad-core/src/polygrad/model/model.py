@@ -22,7 +22,7 @@ from ..nn.state import check_names as check_state_names
 from ..nn.state import from_bytes
 from ..schedule.cache import substitute_all
 from ..tensor import Tensor
-from ..tensor.store import realize
+from ..tensor.store import device_name, realize
 from ..uop.ops import UOp
 from .bundle import Bundle, Contents, save
 from .capture import Captured, State, capture
@@ -229,7 +229,7 @@ class Model(Trainable):
 
         Nothing in the file is executed: graphs are checked node by node and compiled here.
         """
-        place = devices.canonical(device) if device else devices.default()
+        place = device_name(device)
         runtime = current()
         with Bundle(source, limits) as bundle:
             contents = bundle.read(place)
@@ -248,8 +248,7 @@ class Model(Trainable):
     def place(self, device: str) -> Model:
         """Move the Model to another device, in place; Plans are made anew there."""
         self._check_alive()
-        target = devices.canonical(device)
-        devices.get(target)
+        target = device_name(device)
         captured = self.captured
         moved: dict[UOp, UOp] = {}
         for name, old in captured.inputs.items():

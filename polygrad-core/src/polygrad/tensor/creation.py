@@ -23,9 +23,10 @@ def made(uop: UOp, device: Any, requires_grad: Flag | None) -> Tensor:
     """A leaf made of constants; on another device than the default one it is computed there."""
     if device is None:
         return leaf(uop, None, requires_grad)
-    from ..device import canonical, default
+    from ..device import default
+    from .store import device_name
 
-    name = canonical(device)
+    name = device_name(device)
     return leaf(uop if name == default() else uop.copy_to(name), name, requires_grad)
 
 

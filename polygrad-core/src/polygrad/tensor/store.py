@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 
 def device_name(device: Any) -> str:
-    """The canonical name of a device, the default one for None."""
-    from ..device import canonical, default
+    """The canonical name of a device, the default one for None. A device that was named is opened
+    here, so that one that cannot be used is an error at the call that names it."""
+    from ..device import canonical, default, get
 
-    return default() if device is None else canonical(device)
+    if device is None:
+        return default()
+    name = canonical(device)
+    get(name)
+    return name
 
 
 def new_leaf(
