@@ -353,19 +353,14 @@ def _kernel(own: int) -> Rule:
     return rule
 
 
-# For each formula that SLOPE nodes name, its slope as a function of the nodes (x, value). Floors
-# above put their own in, so that a value computed by a fit is not differentiated through the fit.
-SLOPES: Final[dict[str, Rule]] = {}
-
-
-def _by_formula(node: UOp, g: UOp) -> UOp:
-    x = node.src[1]
-    return g * SLOPES[node.arg](x, node)
-
-
 # Rules of FUNCTION nodes by name: from the node and what flows into it to what flows into each
 # input. Floors above put theirs in.
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Sequence[UOp | None]]]] = {}
+
+
+def by_slope(slope: Rule) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
+    """The rule of an elementwise FUNCTION of one input from its slope at (input, value)."""
+    return lambda node, g: [g * slope(node.src[1], node)]
 
 
 def _function(own: int) -> Rule:
@@ -407,7 +402,6 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.WINDOW: (_window,),
     # nodes that hand on
     Ops.CONTIGUOUS: (lambda node, g: g,),
-    Ops.SLOPE: (None, _by_formula),
     Ops.COPY: (_copied,),
     Ops.AFTER: (None, lambda node, g: g),
     Ops.STORE: (None, lambda node, g: g),

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
 from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
-from ..gradient import FUNCTIONS, SLOPES
+from ..gradient import FUNCTIONS
 from ..uop import spec
 from ..uop.kernel import LIBRARY, KernelCall, Output
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, size, toposort
@@ -115,12 +115,6 @@ def _nothing(value: Any, rank: int) -> None:
         raise _Bad
 
 
-def _formula(value: Any, rank: int) -> str:
-    if not isinstance(value, str) or value not in SLOPES:
-        raise _Bad
-    return value
-
-
 def _value_of(value: Any, rank: int) -> tuple[str, int, int]:
     if not isinstance(value, list) or len(value) != 3 or value[0] not in list(FUNCTIONS):
         raise _Bad
@@ -201,7 +195,6 @@ _RULES: dict[Ops, _Rule] = {
     Ops.SCATTER: _Rule(3, _scatter),
     Ops.CONTIGUOUS: _Rule(1, _nothing),
     Ops.DETACH: _Rule(1, _nothing),
-    Ops.SLOPE: _Rule(2, _formula),
     Ops.FUNCTION: _Rule(ANY, _value_of),
     Ops.KERNEL: _Rule(ANY, _kernel),
     **{op: _Rule(1, _nothing) for op in sorted(UNARY)},

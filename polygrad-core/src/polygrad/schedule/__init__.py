@@ -19,6 +19,8 @@ from .items import CopyItem, Item, KernelItem
 from .rules import prepare
 from .sharing import share
 
+__all__ = ["CopyItem", "Item", "KernelItem", "Schedule", "schedule"]
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

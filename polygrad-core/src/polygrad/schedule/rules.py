@@ -28,9 +28,6 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
     new: dict[UOp, UOp] = {}
     for node in toposort(roots):
         src = tuple(new[s] for s in node.src)
-        if node.op is Ops.SLOPE:  # says something to gradients alone
-            new[node] = src[0]
-            continue
         if node.op is Ops.FUNCTION:  # its rule is for gradients
             new[node] = src[node.arg[1]]
             continue

@@ -8,6 +8,7 @@ and `activation.py` hand them on; gradients and layers may use them as they are.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..uop.ops import Ops, UOp
 
@@ -315,3 +316,10 @@ def asin(x: UOp) -> UOp:
 def acos(x: UOp) -> UOp:
     """2 atan(sqrt((1 - x) / (1 + x)))."""
     return atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0
+
+
+def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:
+    """The values as functions of the inputs, differentiated by the rule of that name."""
+    src = (*(v.detach() for v in values), *inputs)
+    count = len(values)
+    return [UOp(Ops.FUNCTION, v.dtype, src, (name, i, count)) for i, v in enumerate(values)]

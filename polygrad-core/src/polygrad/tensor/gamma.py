@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
-from ..gradient import SLOPES
+from ..gradient import FUNCTIONS, by_slope
 from ..uop.ops import Ops, UOp
 from . import coefficients
-from .formulas import INF, absolute, log, recip
+from .formulas import INF, absolute, function, log, recip
 from .probability import fitted
 
 # From where on Stirling's series is used, and how many terms of it.
@@ -42,7 +42,7 @@ def lgamma(x: UOp) -> UOp:
     reflected = -log(_sine(size)) - _log_gamma_above_one(size)
     value = (x < 0.0).where(reflected, _log_gamma(size))
     value = size.eq(INF).where(size, value) + 0.0  # inf for -inf too, and no -0.0: as scipy
-    return UOp(Ops.SLOPE, x.dtype, (value, x), "lgamma")
+    return function("lgamma", [value], x)[0]
 
 
 def _log_gamma(x: UOp) -> UOp:
@@ -87,7 +87,7 @@ def digamma(x: UOp) -> UOp:
     size = absolute(x)
     value = (x < 0.0).where(_digamma_above_one(size) + _cotangent(size), _digamma(size))
     value = x.eq(0.0).where(-recip(x), value)
-    return UOp(Ops.SLOPE, x.dtype, (value, x), "digamma")
+    return function("digamma", [value], x)[0]
 
 
 def _digamma(x: UOp) -> UOp:
@@ -147,4 +147,4 @@ def _trigamma_above_zero(x: UOp) -> UOp:
     return v + v * v * 0.5 + v * v * v * _series(v * v, list(_BERNOULLI[:count])) + total
 
 
-SLOPES.update(lgamma=lambda x, value: digamma(x), digamma=_trigamma)
+FUNCTIONS.update(lgamma=by_slope(lambda x, value: digamma(x)), digamma=by_slope(_trigamma))

@@ -17,18 +17,12 @@ from ..errors import GradientError
 from ..gradient import FUNCTIONS
 from ..uop.ops import Ops, UOp
 from . import factors, jacobi, merging
+from .formulas import function
 from .linalg import matmul
 from .movement import diagonal, swap
 from .sorting import picked
 
 Rule = Callable[[UOp, UOp], "Sequence[UOp | None]"]
-
-
-def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:
-    """The values as functions of the inputs, differentiated by the rule of that name."""
-    src = (*(v.detach() for v in values), *inputs)
-    count = len(values)
-    return [UOp(Ops.FUNCTION, v.dtype, src, (name, i, count)) for i, v in enumerate(values)]
 
 
 def _values(node: UOp) -> list[UOp]:

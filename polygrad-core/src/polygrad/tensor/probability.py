@@ -6,7 +6,7 @@ Gaussian times erfcx, with the square's rounding error repaired; what is a logar
 exponential. Quantiles come from the logarithm of the smaller tail; in float64 a step of Halley's
 method takes them from 8 digits to all.
 
-None is differentiated through its fit: each hands its slope on by name (`gradient.SLOPES`).
+None is differentiated through its fit: each is a FUNCTION with its slope by name.
 """
 
 from __future__ import annotations
@@ -14,10 +14,22 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
-from ..gradient import SLOPES
+from ..gradient import FUNCTIONS, by_slope
 from ..uop.ops import Ops, UOp
 from . import coefficients
-from .formulas import INF, absolute, copysign, exp, expm1, log, log1p, product_error, recip, sqrt
+from .formulas import (
+    INF,
+    absolute,
+    copysign,
+    exp,
+    expm1,
+    function,
+    log,
+    log1p,
+    product_error,
+    recip,
+    sqrt,
+)
 
 _TABLES = {dtypes.float32: coefficients.FLOAT32, dtypes.float64: coefficients.FLOAT64}
 _LN2 = {  # in two pieces
@@ -61,7 +73,7 @@ def _times_gaussian(factor: UOp, x: UOp, half: float) -> UOp:
 
 
 def _slope(name: str, value: UOp, x: UOp) -> UOp:
-    return UOp(Ops.SLOPE, value.dtype, (value, x), name)
+    return function(name, [value], x)[0]
 
 
 # ---- complements
@@ -191,11 +203,12 @@ def _ndtri_slope(p: UOp, x: UOp) -> UOp:
     return _inverse_density(absolute(x) * math.sqrt(0.5), tail, math.sqrt(math.pi / 2.0))
 
 
-SLOPES.update(
-    erfc=lambda x, value: _times_gaussian(x._with(-2.0 / math.sqrt(math.pi)), absolute(x), 1.0),
-    log_erfcx=_log_erfcx_slope,
-    log_ndtr=lambda x, value: _hazard(x),
-    erfinv=_erfinv_slope,
-    ndtri=_ndtri_slope,
-    ndtri_exp=lambda log_p, x: recip(_hazard(x)),
-)
+_SLOPES = {
+    "erfc": lambda x, value: _times_gaussian(x._with(-2.0 / math.sqrt(math.pi)), absolute(x), 1.0),
+    "log_erfcx": _log_erfcx_slope,
+    "log_ndtr": lambda x, value: _hazard(x),
+    "erfinv": _erfinv_slope,
+    "ndtri": _ndtri_slope,
+    "ndtri_exp": lambda log_p, x: recip(_hazard(x)),
+}
+FUNCTIONS.update({name: by_slope(slope) for name, slope in _SLOPES.items()})

@@ -273,7 +273,7 @@ _RULES: Final[dict[Ops, Callable[..., Array]]] = {
     Ops.SCATTER: _scatter,
     Ops.CONTIGUOUS: _plain(lambda a: a),
     Ops.DETACH: _plain(lambda a: a),
-    Ops.SLOPE: _plain(lambda value, x: value),
+    Ops.FUNCTION: lambda node, *source: source[node.arg[1]],
     Ops.COPY: _plain(lambda a: a),
     Ops.REDUCE: _reduce,
     Ops.SCAN: _scan,

@@ -32,7 +32,6 @@ class Ops(enum.IntEnum):
     SCAN = enum.auto()  # x; arg (op, axis): running; kernel floor (value, *ranges; arg op)
     CONTIGUOUS = enum.auto()  # x: stored in row-major order
     DETACH = enum.auto()  # x: no gradient passes
-    SLOPE = enum.auto()  # value, x; arg name: value, whose slope in x is a formula of that name
     COPY = enum.auto()  # x; arg device name
     KERNEL = enum.auto()  # inputs …; arg KernelCall: one output of a kernel as it was written
     # values …, inputs …; arg (name, which, number of values): value number `which`, whose gradient

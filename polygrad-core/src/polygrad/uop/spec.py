@@ -202,14 +202,6 @@ def _scatter(u: UOp) -> str | None:
     return _keeps_type(u) if 0 <= axis < rank else f"axis {axis} of a tensor of {rank} axes"
 
 
-def _slope(u: UOp) -> str | None:
-    value, x = u.src
-    if not isinstance(u.arg, str):
-        return "needs the name of a formula"
-    same = value.dtype is x.dtype and value.shape == x.shape
-    return _keeps_type(u) if same else f"{value.dtype.name}{value.shape} is no function of each x"
-
-
 def _copy(u: UOp) -> str | None:
     return _keeps_type(u) if isinstance(u.arg, str) else "needs the name of a device"
 
@@ -290,7 +282,6 @@ _TENSOR: Final[dict[Ops, Rule]] = {
     Ops.SCATTER: _scatter,
     Ops.CONTIGUOUS: _keeps_type,
     Ops.DETACH: _keeps_type,
-    Ops.SLOPE: _slope,
     Ops.COPY: _copy,
     Ops.STORE: _tensor_store,
     Ops.AFTER: _after,
