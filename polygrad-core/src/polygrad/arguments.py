@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .errors import ArgumentError, did_you_mean, is_ours, shown
+from .errors import ArgumentError, did_you_mean, shown, whose
 
 
 def blame(
@@ -83,10 +83,8 @@ def _unbound(
 
 def _raised_by_us(error: Exception) -> bool:
     """Whether the error comes from our code, not from a function of the user's that we called."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback is not None and is_ours(traceback.tb_frame.f_globals.get("__name__"))
+    *_, (_, ours) = whose(error.__traceback__)
+    return ours
 
 
 # ---- annotations
@@ -121,7 +119,7 @@ def _fits_one(value: Any, kind: Any) -> bool:
         return True
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
-        return any(value is k or value == k for k in inner)
+        return any(type(value) is type(k) and value == k for k in inner)
     if origin is None:
         check = _NUMBERS.get(kind)
         return check(value) if check else not isinstance(kind, type) or isinstance(value, kind)

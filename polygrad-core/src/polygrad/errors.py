@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
@@ -201,22 +201,23 @@ def user_level() -> int:
     return level
 
 
-def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """`traceback` without our frames: what is left are functions of the user's that we called.
-
-    Of the standard library, what we called goes too, what a user's function called stays.
-    """
-    entries: list[TracebackType] = []
+def whose(traceback: TracebackType | None) -> Iterator[tuple[TracebackType, bool]]:
+    """Each entry of a traceback, outermost first, and whether it is ours: our code, or what our
+    code called in the standard library."""
     ours = False
     while traceback is not None:
         module = traceback.tb_frame.f_globals.get("__name__")
         ours = is_ours(module) or (ours and _is_standard(module))
-        if not ours:
-            entries.append(traceback)
+        yield traceback, ours
         traceback = traceback.tb_next
+
+
+def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """`traceback` without our frames: what is left are functions of the user's that we called."""
     kept = None
-    for entry in reversed(entries):
-        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    for entry, ours in reversed(list(whose(traceback))):
+        if not ours:
+            kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return kept
 
 

@@ -29,7 +29,7 @@ _SUFFIX = ".polygrad-tmp"
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file to write; it takes the place of `path` when the block ends without an error."""
-    target = os.path.realpath(os.fspath(path))
+    target = os.path.realpath(os.fsdecode(path))
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileMissing(f"there is no such folder: {folder!r}.")

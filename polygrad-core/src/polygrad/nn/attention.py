@@ -31,7 +31,7 @@ class MultiheadAttention:
         bias: bool = True,
         batch_first: bool = False,
     ) -> None:
-        if num_heads < 1 or embed_dim % num_heads:
+        if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ArgumentError(
                 f"MultiheadAttention: num_heads={num_heads} must divide embed_dim={embed_dim}."
             )

@@ -42,6 +42,7 @@ def step(value: float, every: int, factor: float = 0.1) -> Schedule:
     return {"kind": "step", "value": value, "every": every, "factor": factor}
 
 
+@public
 def multi_step(value: float, milestones: Sequence[int], factor: float = 0.1) -> Schedule:
     """`value`, times `factor` after each of the `milestones`."""
     return {

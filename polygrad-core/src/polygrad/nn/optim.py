@@ -473,6 +473,8 @@ def clip_grad_norm_(
     """Scale the gradients of `params` so that the norm of all of them together is at most
     `max_norm`; gives the norm before. Nothing is computed until the gradients are."""
     given = [params] if isinstance(params, Tensor) else list(params)
+    if strange := [p for p in given if not isinstance(p, Tensor)]:
+        raise ArgumentError(f"clip_grad_norm_ takes Tensors, not {shown(strange[0])}.")
     owners = [p for p in given if p.grad is not None]
     if not owners:
         return Tensor.zeros(requires_grad=False)

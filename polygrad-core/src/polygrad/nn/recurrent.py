@@ -123,8 +123,10 @@ class _Sequence(_Kind):
         dropout: float = 0.0,
         bidirectional: bool = False,
     ) -> None:
-        if num_layers < 1:
-            raise ArgumentError(f"{type(self).__name__}: num_layers={num_layers} is less than 1.")
+        sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+        for name, n in sizes.items():
+            if n < 1:
+                raise ArgumentError(f"{type(self).__name__}: {name}={n} is less than 1.")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
         start, rows = init.uniform(hidden_size**-0.5), self.gates * hidden_size
