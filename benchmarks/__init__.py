@@ -1,6 +1,7 @@
 """Ours and the peers, turn by turn in one run: only ratios from one run mean anything.
 
-    python -m benchmarks cpu [--peers torch,numpy] [--only NAME …] [--out FILE]
+    python -m benchmarks cpu [--peers torch,numpy] [--only NAME …]
+                             [--threads N] [--out FILE]
     python -m benchmarks cold                 fresh processes, empty and warm cache, CPU time
     python -m benchmarks growth [--steps N]   resident memory over many training steps
 

@@ -6,15 +6,18 @@ import argparse
 import datetime
 import importlib.util
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from .measure import alternate, machine
-from .workloads import WORKLOADS
 
 
 def compare(peers: list[str], only: list[str]) -> dict[str, Any]:
     """Run the workloads, ours and the peers turn by turn; print a row each."""
+    from .workloads import WORKLOADS  # numpy reads its number of threads when it is imported
+
     results: dict[str, Any] = {}
     for name, make in WORKLOADS.items():
         if only and name not in only:
@@ -49,9 +52,13 @@ def main() -> None:
         "--peers", default="torch,numpy", help="comma separated; absent ones are left out"
     )
     parser.add_argument("--only", nargs="*", default=[], help="names of workloads")
+    parser.add_argument("--threads", type=int, help="of every contestant; all cores by default")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of `growth`")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     options = parser.parse_args()
+    if options.threads:  # before any contestant is imported
+        for name in ("POLY_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = str(options.threads)
     if options.suite == "cpu":
         wanted = [p for p in options.peers.split(",") if p]
         peers = [p for p in wanted if importlib.util.find_spec(p)]
@@ -68,7 +75,9 @@ def main() -> None:
         results = growth(options.steps)
     if options.out:
         stamp = datetime.date.today().isoformat()
-        record = {"date": stamp, "suite": options.suite, "machine": machine(), "results": results}
+        command = "python -m benchmarks " + " ".join(sys.argv[1:])
+        about = {"date": stamp, "command": command, "machine": machine()}
+        record = {**about, "suite": options.suite, "results": results}
         options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
