@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import UOp
 from . import matrices
 from .base import Base, Flag, Real, broadcast_shape, common_dtype, result, tensor_of
@@ -172,7 +172,7 @@ class Decompositions(Sorting):
         """(Q, R) with Q @ R = self, the columns of Q orthonormal, R upper. Of m by n matrices,
         Q has min(m, n) columns, or m with mode "complete"."""
         if mode not in ("reduced", "complete"):
-            raise ArgumentError(f"qr: mode is 'reduced' or 'complete', not {mode!r}.")
+            raise ArgumentError(f"qr: {no_such('mode', mode, ('reduced', 'complete'))}")
         s = _full("qr", self)
         q, up = matrices.qr(s.uop, mode == "complete")
         return s.back(q), s.back(up)

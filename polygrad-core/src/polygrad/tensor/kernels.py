@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import call_back
 from ..errors import ArgumentError, GradientError
 from ..uop.kernel import Gradient, Placeholder, call, covers, finished, written
 from ..uop.ops import Ops, UOp
@@ -62,7 +63,7 @@ class Kernels(Indexing):
 
 
 def _sink(fxn: Callable[..., UOp], places: Sequence[Placeholder]) -> UOp:
-    sink = fxn(*places)
+    sink = call_back("custom_kernel: fxn", fxn, *places)
     if not isinstance(sink, UOp) or sink.op is not Ops.SINK:
         raise ArgumentError(
             "custom_kernel: fxn returns .sink(arg=KernelInfo(...)) of its stores, not"

@@ -14,7 +14,17 @@ from ..dtype import dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
 from . import merging
-from .base import Flag, Integer, axis_of, common_dtype, either, integer, result, tensor_of
+from .base import (
+    Flag,
+    Integer,
+    axis_of,
+    common_dtype,
+    either,
+    integer,
+    number,
+    result,
+    tensor_of,
+)
 from .kernels import Kernels
 from .random import words
 
@@ -200,7 +210,8 @@ class Sorting(Kernels):
         where there is one."""
         axis = either("quantile", axis, dim)
         floats = self._float()
-        fractions = [float(f) for f in (q if isinstance(q, (list, tuple)) else [q])]
+        given = q if isinstance(q, (list, tuple)) else [q]
+        fractions = [float(number("quantile", "q", f)) for f in given]
         if any(not 0.0 <= f <= 1.0 for f in fractions):
             raise ArgumentError(f"quantile: fractions lie between 0 and 1, not {q}.")
         at = 0 if axis is None else axis_of("quantile", axis, self.ndim)

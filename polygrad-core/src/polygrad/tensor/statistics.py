@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, to_dtype
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import (
@@ -125,7 +125,10 @@ class Statistics(Writing):
         if ends is None:
             low, high = (self.min(), self.max()) if self.numel() else (0.0, 1.0)
         else:
-            low, high = (number(name, "range", e) for e in ends)
+            pair = tuple(number(name, "an end of range", e) for e in ends)
+            if len(pair) != 2:
+                raise ArgumentError(f"{name}: a range is (low, high), not {shown(ends)}.")
+            low, high = pair
             if not low <= high:
                 raise ArgumentError(f"{name}: the range {tuple(ends)} does not rise.")
         low, high = (tensor_of(e, name).cast(self.dtype) for e in (low, high))
@@ -212,7 +215,7 @@ class Statistics(Writing):
         scale = covariance.diagonal().sqrt()
         return (covariance / scale.unsqueeze(1) / scale.unsqueeze(0)).clip(-1.0, 1.0)
 
-    def cdist(self, other: Operand, p: Any = 2) -> Tensor:
+    def cdist(self, other: Operand, p: Real = 2) -> Tensor:
         """The p-norm of the difference of each row of self (..., m, k) and each of `other`
         (..., n, k): (..., m, n). The slope at distance 0 is 0."""
         right = tensor_of(other, "cdist")
@@ -314,6 +317,8 @@ class Statistics(Writing):
         name = "max_unpool2d"
         if self.ndim < 2 or indices.shape != self.shape:
             raise ShapeError(f"{name}: indices {indices.shape} do not fit {self.shape}.")
+        if kernel_size is None:
+            raise ArgumentError(f"{name}: kernel_size is an integer, or one for each axis.")
         window, step, gap, pad = (
             tuple(x) if isinstance(x, (tuple, list)) else (x, x)
             for x in (kernel_size, kernel_size if stride is None else stride, dilation, padding)
@@ -374,7 +379,8 @@ class Statistics(Writing):
 
     def const_like(self, value: Scalar) -> Tensor:
         """A number in the shape, dtype and place of self, part of the graph, not stored."""
-        return leaf(scalar("const_like", value, self.dtype, self.shape), self._device)
+        given = number("const_like", "value", value)
+        return leaf(scalar("const_like", given, self.dtype, self.shape), self._device)
 
 
 def _along(axis: int, shape: Sequence[int]) -> tuple[int, ...]:
