@@ -330,7 +330,7 @@ def test_refused() -> None:
         a.inv()
     with pytest.raises(ShapeError, match="2 rows are expected"):
         Tensor(np.eye(2)).solve(Tensor([1.0, 2.0, 3.0]))
-    with pytest.raises(ArgumentError, match="mode is 'reduced' or 'complete'"):
+    with pytest.raises(ArgumentError, match="no mode named 'half'"):
         a.qr("half")
     x = Tensor(np.ones((3, 2)), requires_grad=True)
     with pytest.raises(GradientError, match="full_matrices"):
