@@ -133,10 +133,10 @@ MUTANTS = (
     ),
     # ---- code generation
     Mutant(
-        "the rest of a peeled range starts at zero",
-        "codegen.linearize",
-        "            if lo:\n                at = self.emit(Ops.ADD, self.index, (at",
-        "            if lo < 0:\n                at = self.emit(Ops.ADD, self.index, (at",
+        "a peeled rest loses its first step",
+        "codegen.transform",
+        "rest = UOp.range(lo + at, lo + n",
+        "rest = UOp.range(lo + at + 1, lo + n",
     ),
     Mutant(
         "maximum forgets NaN",
