@@ -119,6 +119,15 @@ with Context(POLY_DEV="auto"):
 """,
     ),
     Mistake(
+        "a POLY_DEV of nothing",
+        """\
+with Context(POLY_DEV=","):
+    Tensor([1.0])
+""",
+        SettingError,
+        "POLY_DEV=, names no device. Installed: cpu, interp.",
+    ),
+    Mistake(
         "a misspelt setting",
         "Context(TRAININ=1)",
         UnknownName,

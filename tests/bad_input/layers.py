@@ -205,6 +205,23 @@ with Context(TRAINING=1):
 """,
     ),
     Mistake(
+        "a gradient of another shape",
+        """\
+w = Tensor([1.0, 2.0])
+w.grad = Tensor([1.0])
+adam = nn.optim.Adam([w])
+with Context(TRAINING=1):
+    adam.step()
+""",
+        ShapeError,
+        "adam.step(): parameter 0 has shape (2,), its gradient (1,).",
+        """\
+w.grad = Tensor([1.0, 1.0])
+with Context(TRAINING=1):
+    adam.step()
+""",
+    ),
+    Mistake(
         "state that lacks a name",
         'nn.load_state_dict(layer, {"weight": layer.weight})',
         ArgumentError,

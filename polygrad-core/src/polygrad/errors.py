@@ -293,9 +293,13 @@ def _blame_arguments(entry: Callable[..., Any], args: Any, kwargs: Any, error: E
 
 
 def _full() -> bool:
+    """Whether all frames are asked for; a POLY_TRACEBACK that cannot be read asks for them too."""
     from .settings import get
 
-    return bool(get("POLY_TRACEBACK") == "full")
+    try:
+        return bool(get("POLY_TRACEBACK") == "full")
+    except SettingError:  # must not take the place of the error that is on its way
+        return True
 
 
 # Methods that Python calls by itself, often, and that raise nothing of ours.

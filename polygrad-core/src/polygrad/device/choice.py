@@ -12,6 +12,7 @@ from ..errors import (
     DeviceFallbackWarning,
     DeviceUnavailable,
     PolygradError,
+    SettingError,
     public,
     user_level,
 )
@@ -57,6 +58,8 @@ def _explicit(wanted: str) -> tuple[str, ...]:
         if not state.ok:
             raise unavailable(record, state.detail, state.hint, explicit=wanted)
         found.append(name)
+    if not found:
+        raise SettingError(f"POLY_DEV={wanted} names no device. Installed: {', '.join(names())}.")
     return tuple(found)
 
 

@@ -18,6 +18,7 @@ from ..dtype import dtypes
 from ..errors import (
     ArgumentError,
     GradientError,
+    ShapeError,
     StateError,
     UnknownName,
     no_such,
@@ -94,6 +95,12 @@ class Optimizer:
             raise GradientError(
                 f"{self.name}.step(): no parameter has a gradient; call backward()."
             )
+        for i, (p, g) in enumerate(zip(self.params, gradients, strict=True)):
+            if g is not None and g.shape != p.shape:
+                raise ShapeError(
+                    f"{self.name}.step(): parameter {i} has shape {p.shape}, its gradient"
+                    f" {g.shape}."
+                )
         self.steps += 1
         self._follow_schedule()
         return [t.assign(value.detach()) for t, value in self.updates(gradients)]
