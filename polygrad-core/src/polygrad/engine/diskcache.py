@@ -13,6 +13,7 @@ host has its own file.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import stat
@@ -228,13 +229,10 @@ class DiskCache:
             self.path, timeout=WAIT, isolation_level=None, check_same_thread=False
         )
         try:
-            connection.execute("pragma auto_vacuum=incremental")
-            connection.execute("pragma journal_mode=wal")
-            connection.execute("pragma synchronous=normal")
-            connection.execute(_SCHEMA)
-        except sqlite3.OperationalError:
-            # Read-only: what is there can still be used, if it has the table.
-            connection.execute("select 1 from entries limit 1")
+            _set_up(connection)
+        except sqlite3.Error:
+            connection.close()
+            raise
         self.connection, self.process = connection, os.getpid()
         return connection
 
@@ -294,6 +292,19 @@ class DiskCache:
         db.execute("pragma incremental_vacuum")
 
 
+def _set_up(db: sqlite3.Connection) -> None:
+    import sqlite3
+
+    try:
+        db.execute("pragma auto_vacuum=incremental")
+        db.execute("pragma journal_mode=wal")
+        db.execute("pragma synchronous=normal")
+        db.execute(_SCHEMA)
+    except sqlite3.OperationalError:
+        # Read-only: what is there can still be used, if it has the table.
+        db.execute("select 1 from entries limit 1")
+
+
 _caches: dict[tuple[str, int], DiskCache | None] = {}
 _lock = threading.Lock()
 
@@ -305,6 +316,15 @@ def default() -> DiskCache | None:
     key = (folder(), settings.get("POLY_CACHE_MB") << 20)
     with _lock:
         if key not in _caches:
+            if not _caches:
+                atexit.register(_close_all)
             path, limit = key
             _caches[key] = DiskCache(_file_name(path), limit) if _prepared(path) else None
         return _caches[key]
+
+
+def _close_all() -> None:
+    """At exit: a connection that is left open is a ResourceWarning from Python 3.13 on."""
+    for cache in _caches.values():
+        if cache is not None:
+            cache.close()
