@@ -50,10 +50,13 @@ MISTAKES = (
     ),
     Mistake(
         "a convolution for other channels",
-        "nn.Conv2d(2, 3, 3)(Tensor.ones(1, 4, 8, 8))",
+        """\
+conv = nn.Conv2d(2, 3, 3)
+conv(Tensor.ones(1, 4, 8, 8))
+""",
         ShapeError,
         "Conv2d(2, 3, 3) takes (N, 2, H, W), got an input of shape (1, 4, 8, 8).",
-        "nn.Conv2d(2, 3, 3)(Tensor.ones(1, 2, 8, 8))",
+        "conv(Tensor.ones(1, 2, 8, 8))",
     ),
     Mistake(
         "a window of 0",
@@ -99,10 +102,13 @@ MISTAKES = (
     ),
     Mistake(
         "Embedding of floats",
-        "nn.Embedding(10, 4)(Tensor([1.5]))",
+        """\
+embedding = nn.Embedding(10, 4)
+embedding(Tensor([1.5]))
+""",
         DTypeError,
         "Embedding(10, 4) takes integer indices, got float32.",
-        "nn.Embedding(10, 4)(Tensor([1]))",
+        "embedding(Tensor([1]))",
     ),
     Mistake(
         "Dropout",

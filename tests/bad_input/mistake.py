@@ -127,6 +127,7 @@ def world() -> dict[str, Any]:
         "settings": dict(settings._overrides.get()),
         "capture": active.get(),
         "runtime": current(),
+        "random numbers": current().draws.state,
     }
 
 
