@@ -330,6 +330,8 @@ def either(name: str, axis: Any, dim: Any, spelling: str = "axis and dim") -> An
 
 def integer(name: str, what: str, x: Any, least: int | None = None) -> int:
     """An integer argument as an int; `what` names it in the error, `least` is its smallest."""
+    if type(x) is int and (least is None or x >= least):
+        return x
     scalar = hasattr(x, "__index__") and getattr(x, "shape", ()) == ()
     if not scalar or isinstance(x, bool):
         raise ArgumentError(f"{name}: {what} is an integer, not {shown(x)}.")
