@@ -118,7 +118,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Z(2, 3) @ Z(2),
         ShapeError,
-        "matmul: shapes (2, 3) and (2,) do not match: the last axis is 3, the only one of the other 2.",
+        "matmul: shapes (2, 3) and (2,) do not match: the last axis is 3, the only one of the"
+        " other 2.",
     ),
     (
         lambda: Tensor(1.0) @ Z(2),

@@ -156,7 +156,7 @@ _WORDS: dict[Any, str] = {
     list: "a list",
     Mapping: "a mapping",
     Iterable: "an iterable",
-    Callable: "a function",
+    Callable: "a callable",
 }
 
 

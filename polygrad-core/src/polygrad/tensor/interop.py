@@ -67,8 +67,9 @@ class Interop(Autograd):
     @staticmethod
     def numpy_many(*tensors: Any) -> list[Any]:
         """Several tensors as numpy arrays, computed in one go."""
-        realize(tensors)
-        return [t.numpy() for t in tensors]
+        given = [tensor_of(t, "numpy_many") for t in tensors]
+        realize(given)
+        return [t.numpy() for t in given]
 
     # ---- reading
 
