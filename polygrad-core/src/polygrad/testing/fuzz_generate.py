@@ -6,13 +6,30 @@ deep and nodes are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
+from . import fuzz_grammar as grammar
+from . import fuzz_propose as p
+from . import fuzz_sequences as s
 from .fuzz_builder import Builder
 from .fuzz_grammar import Program
-from .fuzz_propose import CHANCES, PROPOSERS
+
+_WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
+    (5, p.unary), (1.5, p.invert), (5, p.pair(list(grammar.BINARY), lambda k: True)),
+    (1, p.pair(list(grammar.WHOLE_BINARY), p.is_integer)),
+    (1, p.pair(list(grammar.BITS_BINARY), p.is_bits)), (3, p.constant), (1.3, p.whole_constant),
+    (6, p.reduction), (7, p.along), (2, p.reshape), (2, p.permute), (1, p.flip), (2.5, p.sliced),
+    (1, p.expand), (1.5, p.pad), (1.5, p.join), (1.5, p.cast), (1.5, p.where), (0.5, p.clip),
+    (2.5, p.matmul), (1, p.take), (0.7, p.gather), (0.7, p.pool), (0.5, p.conv), (0.5, p.leaf),
+    (1, p.assign), (0.5, p.index_add), (1.5, p.arranged), (8, s.normalise),
+    (0.7, s.there_and_back), (1.5, s.counted), (1, s.update), (0.8, s.padded), (1, s.decision),
+    (1.5, s.journey),
+)  # fmt: skip
+PROPOSERS = [propose for _, propose in _WEIGHTED]
+CHANCES = np.array([weight for weight, _ in _WEIGHTED]) / sum(weight for weight, _ in _WEIGHTED)
 
 
 def _grow(b: Builder) -> None:

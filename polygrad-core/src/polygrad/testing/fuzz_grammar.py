@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import fuzz_formulas as of
 from . import fuzz_judge as judge
 from . import fuzz_judge_axes as axes
 from .fuzz_judge import Known
@@ -93,227 +94,42 @@ def _input(dtype: str, shape: Sequence[int], kind: str, seed: int) -> Known:
     return judge.exact(np.asarray(value, "float64") if dtype in judge.FLOATS else value, dtype)
 
 
-# ---- helpers of the table
-
-
-def constant(c: float, like: Known) -> Known:
-    """A Python number beside a tensor: it never widens the tensor's kind."""
-    dtype = like.dtype
-    if isinstance(c, float) and not like.is_float:
-        dtype = "float32"
-    elif dtype == "bool" and not isinstance(c, bool):
-        dtype = "int32"
-    if dtype in judge.FLOATS:
-        return judge.exact(judge.narrow(np.array(float(c)), dtype), dtype)
-    return judge.exact(np.array(c, dtype), dtype)
-
-
-def _with_constant(fn: Judge, swapped: bool = False) -> Judge:
-    def apply(x: Known, c: float) -> Known:
-        k = constant(c, x)
-        return fn(k, x) if swapped else fn(x, k)
-
-    return apply
-
-
-def _negative(x: Known) -> Known:
-    if x.dtype == "bool":
-        raise ValueError("a bool has no negative")
-    return x._replace(value=np.negative(x.value))
-
-
-def _absolute(x: Known) -> Known:
-    return x._replace(value=np.abs(x.value))
-
-
-def _square(x: Known) -> Known:
-    return judge.multiply(x, x)
-
-
-def _bits(fn: Callable[..., Any]) -> Judge:
-    def apply(*sources: Known) -> Known:
-        if len(sources) == 2:
-            a, b, dtype = judge.both(*sources)
-            return judge.whole(fn, dtype, a, b)
-        return judge.whole(fn, sources[0].dtype, *sources)
-
-    return apply
-
-
-def _shift(fn: Callable[..., Any]) -> Judge:
-    return lambda x, c: judge.whole(lambda v: fn(v, v.dtype.type(c)), x.dtype, x)
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-_erf = np.vectorize(math.erf, otypes=["float64"])
-
-
-def _turning(fn: Callable[..., Any], slope: float) -> Judge:
-    """gelu, silu: an error of a few ulps of x itself is honest where the result is near 0."""
-
-    def apply(x: Known) -> Known:
-        x = judge.floated(x)
-        slack = 4 * judge.EPSILON[x.dtype] * np.abs(x.value)
-        out = judge.lipschitz(fn, slope, 6)(x)
-        return out._replace(error=out.error + np.where(np.isfinite(slack), slack, 0.0))
-
-    return apply
-
-
-def _logical_not(x: Known) -> Known:
-    zero = judge.exact(np.zeros((), x.value.dtype), x.dtype)
-    return judge.compare(np.equal)(x, zero)
-
-
-def _clip(x: Known, low: float, high: float) -> Known:
-    low_k, high_k = constant(low, x), constant(high, x)
-    return judge.minimum(judge.maximum(x, low_k), high_k)
-
-
-def slices(index: Sequence[Any]) -> tuple[Any, ...]:
-    """JSON's index -> Python's: [start, stop, step] is a slice, null a new axis."""
-    return tuple(slice(*i) if isinstance(i, list | tuple) else i for i in index)
-
-
-def _index_text(index: Sequence[Any]) -> str:
-    def part(i: Any) -> str:
-        if not isinstance(i, list | tuple):
-            return repr(i)
-        start, stop, step = ("" if n is None else str(n) for n in i)
-        return f"{start}:{stop}" + (f":{step}" if step else "")
-
-    return ", ".join(map(part, index))
-
-
-def _pads(x: Any, pads: Sequence[Sequence[int]], value: float) -> Any:
-    return np.pad(x, [tuple(p) for p in pads], constant_values=value)
-
-
-def _pad(x: Known, pads: Sequence[Sequence[int]], value: float) -> Known:
-    filled = float(constant(value, x).value) if x.is_float else value
-    return Known(_pads(x.value, pads, filled), _pads(x.error, pads, 0.0), x.dtype)
-
-
-def _joined(fn: Callable[..., Any]) -> Judge:
-    def apply(*sources: Known, axis: int) -> Known:
-        dtype = sources[0].dtype
-        for s in sources[1:]:
-            dtype = judge.promote(dtype, s.dtype)
-        parts = [judge.cast(s, dtype) for s in sources]
-        return judge.moved(lambda *v: fn(v, axis=axis))(*parts)
-
-    return apply
-
-
-def _windows(x: Any, size: int, stride: int) -> Any:
-    return np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(-2, -1))[
-        ..., ::stride, ::stride, :, :
-    ]
-
-
-def _pool(reduce: Judge) -> Judge:
-    def apply(x: Known, size: int, stride: int) -> Known:
-        windows = judge.moved(lambda v: _windows(v, size, stride))(x)
-        return reduce(windows, (-2, -1))
-
-    return apply
-
-
-def _convolution(x: Known, w: Known, stride: int) -> Known:
-    """(n, c, h, w) by (o, c, k, k): windows flattened, then a matrix product."""
-    n, c = x.shape[:2]
-    o, _, k, _ = w.shape
-    windows = judge.moved(lambda v: np.moveaxis(_windows(v, k, stride), 1, 3))(x)
-    height, width = windows.shape[1:3]
-    rows = judge.moved(lambda v: v.reshape(n * height * width, c * k * k))(windows)
-    columns = judge.moved(lambda v: v.reshape(o, c * k * k).T)(w)
-    out = axes.matmul(rows, columns)
-    return judge.moved(lambda v: v.reshape(n, height, width, o).transpose(0, 3, 1, 2))(out)
-
-
-def _set(x: Known, v: Known, index: Sequence[Any]) -> Known:
-    v = judge.cast(v, x.dtype)
-
-    def put(old: Any, new: Any) -> Any:
-        out = np.array(old)
-        out[slices(index)] = new
-        return out
-
-    return Known(put(x.value, v.value), put(x.error, v.error), x.dtype)
-
-
-def _root(x: Known) -> Known:
-    return judge.unary(np.sqrt)(x)
-
-
-def _deviation(x: Known, axis: Any, keepdim: bool, correction: int) -> Known:
-    return _root(axes.variance(x, axis, keepdim, correction))
-
-
-def _truth(fn: Callable[..., Any]) -> Judge:
-    def apply(x: Known, axis: Any, keepdim: bool) -> Known:
-        truth = judge.cast(x, "bool")
-        lost = np.isinf(truth.error).any(axis=axis, keepdims=keepdim)
-        value = fn(truth.value, axis=axis, keepdims=keepdim)
-        return Known(value, np.where(lost, np.inf, 0.0), "bool")
-
-    return apply
-
-
-def _inverse_root(x: Known) -> Known:
-    one = judge.exact(np.array(1.0), judge.floated(x).dtype)
-    return judge.divide(one, _root(x))
-
-
-def _reciprocal(x: Known) -> Known:
-    return judge.divide(judge.exact(np.array(1.0), judge.floated(x).dtype), x)
-
-
-def _layer_norm(x: Known, axis: int) -> Known:
-    centred = judge.subtract(x, axes.mean(x, (axis,), True))
-    spread = axes.mean(_square(centred), (axis,), True)
-    return judge.multiply(centred, _inverse_root(judge.add(spread, constant(1e-3, spread))))
-
-
 # ---- the table
 
 _U, _B, _C = judge.unary, judge.binary, judge.compare
 _moved = judge.moved
 
 UNARY = {
-    "neg": Op("-{0}", _negative),
-    "abs": Op("{0}.abs()", _absolute),
-    "square": Op("{0} * {0}", _square),
+    "neg": Op("-{0}", of.negative),
+    "abs": Op("{0}.abs()", of.absolute),
+    "square": Op("{0} * {0}", of.square),
     "exp": Op("{0}.exp()", _U(np.exp, 4)),
     "exp2": Op("{0}.exp2()", _U(np.exp2, 4)),
     "log": Op("{0}.log()", _U(np.log, 4)),
     "log2": Op("{0}.log2()", _U(np.log2, 4)),
-    "sqrt": Op("{0}.sqrt()", _root),
-    "rsqrt": Op("{0}.rsqrt()", _inverse_root),
-    "reciprocal": Op("{0}.reciprocal()", _reciprocal),
+    "sqrt": Op("{0}.sqrt()", of.root),
+    "rsqrt": Op("{0}.rsqrt()", of.inverse_root),
+    "reciprocal": Op("{0}.reciprocal()", of.reciprocal),
     "sin": Op("{0}.sin()", judge.lipschitz(np.sin, 1, 4)),
     "cos": Op("{0}.cos()", judge.lipschitz(np.cos, 1, 4)),
     "tanh": Op("{0}.tanh()", _U(np.tanh, 4)),
-    "erf": Op("{0}.erf()", _U(_erf, 4)),
-    "sigmoid": Op("{0}.sigmoid()", _U(_sigmoid, 6)),
-    "silu": Op("{0}.silu()", _turning(lambda x: x * _sigmoid(x), 1.1)),
+    "erf": Op("{0}.erf()", _U(of.erf, 4)),
+    "sigmoid": Op("{0}.sigmoid()", _U(of.sigmoid, 6)),
+    "silu": Op("{0}.silu()", of.turning(lambda x: x * of.sigmoid(x), 1.1)),
     "gelu": Op(
         "{0}.gelu(approximate='none')",
-        _turning(lambda x: x * 0.5 * (1 + _erf(x / math.sqrt(2))), 1.13),
+        of.turning(lambda x: x * 0.5 * (1 + of.erf(x / math.sqrt(2))), 1.13),
     ),
-    "relu": Op("{0}.relu()", lambda x: judge.maximum(x, constant(0, x))),
+    "relu": Op("{0}.relu()", lambda x: judge.maximum(x, of.constant(0, x))),
     "floor": Op("{0}.floor()", judge.integral(np.floor)),
     "ceil": Op("{0}.ceil()", judge.integral(np.ceil)),
     "trunc": Op("{0}.trunc()", judge.integral(np.trunc)),
     "round": Op("{0}.round()", judge.integral(np.rint)),
-    "logical_not": Op("{0}.logical_not()", _logical_not),
+    "logical_not": Op("{0}.logical_not()", of.logical_not),
     "contiguous": Op("{0}.contiguous()", lambda x: x),
     "detach": Op("{0}.detach()", lambda x: x),
 }
-BITS_UNARY = {"invert": Op("~{0}", _bits(np.invert))}
+BITS_UNARY = {"invert": Op("~{0}", of.bits(np.invert))}
 BINARY = {
     "add": Op("{0} + {1}", judge.add),
     "sub": Op("{0} - {1}", judge.subtract),
@@ -333,26 +149,26 @@ WHOLE_BINARY = {
     "mod": Op("{0} % {1}", judge.modulo),
 }
 BITS_BINARY = {
-    "and": Op("{0} & {1}", _bits(np.bitwise_and)),
-    "or": Op("{0} | {1}", _bits(np.bitwise_or)),
-    "xor": Op("{0} ^ {1}", _bits(np.bitwise_xor)),
+    "and": Op("{0} & {1}", of.bits(np.bitwise_and)),
+    "or": Op("{0} | {1}", of.bits(np.bitwise_or)),
+    "xor": Op("{0} ^ {1}", of.bits(np.bitwise_xor)),
 }
 CONSTANT = {
-    "add_c": Op("{0} + {c}", _with_constant(judge.add)),
-    "sub_c": Op("{0} - {c}", _with_constant(judge.subtract)),
-    "c_sub": Op("{c} - {0}", _with_constant(judge.subtract, True)),
-    "mul_c": Op("{0} * {c}", _with_constant(judge.multiply)),
-    "div_c": Op("{0} / {c}", _with_constant(judge.divide)),
-    "c_div": Op("{c} / {0}", _with_constant(judge.divide, True)),
-    "max_c": Op("{0}.maximum({c})", _with_constant(judge.maximum)),
-    "lt_c": Op("{0} < {c}", _with_constant(_C(np.less))),
-    "eq_c": Op("{0} == {c}", _with_constant(_C(np.equal))),
+    "add_c": Op("{0} + {c}", of.with_constant(judge.add)),
+    "sub_c": Op("{0} - {c}", of.with_constant(judge.subtract)),
+    "c_sub": Op("{c} - {0}", of.with_constant(judge.subtract, True)),
+    "mul_c": Op("{0} * {c}", of.with_constant(judge.multiply)),
+    "div_c": Op("{0} / {c}", of.with_constant(judge.divide)),
+    "c_div": Op("{c} / {0}", of.with_constant(judge.divide, True)),
+    "max_c": Op("{0}.maximum({c})", of.with_constant(judge.maximum)),
+    "lt_c": Op("{0} < {c}", of.with_constant(_C(np.less))),
+    "eq_c": Op("{0} == {c}", of.with_constant(_C(np.equal))),
 }
 WHOLE_CONSTANT = {
-    "floordiv_c": Op("{0} // {c}", _with_constant(judge.floor_divide)),
-    "mod_c": Op("{0} % {c}", _with_constant(judge.modulo)),
-    "shl_c": Op("{0} << {c}", _shift(np.left_shift)),
-    "shr_c": Op("{0} >> {c}", _shift(np.right_shift)),
+    "floordiv_c": Op("{0} // {c}", of.with_constant(judge.floor_divide)),
+    "mod_c": Op("{0} % {c}", of.with_constant(judge.modulo)),
+    "shl_c": Op("{0} << {c}", of.shift(np.left_shift)),
+    "shr_c": Op("{0} >> {c}", of.shift(np.right_shift)),
 }
 REDUCE = {
     "sum": Op("{0}.sum(axis={axis}, keepdim={keepdim})", axes.total),
@@ -360,10 +176,10 @@ REDUCE = {
     "max": Op("{0}.max(axis={axis}, keepdim={keepdim})", axes.largest),
     "min": Op("{0}.min(axis={axis}, keepdim={keepdim})", axes.smallest),
     "prod": Op("{0}.prod(axis={axis}, keepdim={keepdim})", axes.product),
-    "any": Op("{0}.any(axis={axis}, keepdim={keepdim})", _truth(np.any)),
-    "all": Op("{0}.all(axis={axis}, keepdim={keepdim})", _truth(np.all)),
+    "any": Op("{0}.any(axis={axis}, keepdim={keepdim})", of.truth(np.any)),
+    "all": Op("{0}.all(axis={axis}, keepdim={keepdim})", of.truth(np.all)),
     "var": Op("{0}.var(axis={axis}, keepdim={keepdim}, correction={correction})", axes.variance),
-    "std": Op("{0}.std(axis={axis}, keepdim={keepdim}, correction={correction})", _deviation),
+    "std": Op("{0}.std(axis={axis}, keepdim={keepdim}, correction={correction})", of.deviation),
 }
 ALONG = {
     "argmax": Op(
@@ -375,23 +191,31 @@ ALONG = {
     "softmax": Op("{0}.softmax({axis})", axes.softmax),
     "log_softmax": Op("{0}.log_softmax({axis})", axes.log_softmax),
     "logsumexp": Op("{0}.logsumexp({axis})", axes.logsumexp),
+    "cumsum": Op("{0}.cumsum({axis})", axes.running_total),
+    "cummax": Op("{0}.cummax({axis})[0]", of.largest_so_far),
+    "sort": Op("{0}.sort({axis})[0]", of.in_order),
     "layer_norm": Op(
         "({0} - {0}.mean({axis}, keepdim=True)) * "
         "((({0} - {0}.mean({axis}, keepdim=True)) * ({0} - {0}.mean({axis}, keepdim=True)))"
         ".mean({axis}, keepdim=True) + 1e-3).rsqrt()",
-        _layer_norm,
+        of.layer_norm,
     ),
 }
 MOVEMENT = {
     "reshape": Op("{0}.reshape({shape})", _moved(lambda v, shape: v.reshape(shape))),
     "permute": Op("{0}.permute({axes})", _moved(lambda v, axes: v.transpose(axes))),
     "flip": Op("{0}.flip({axes})", _moved(lambda v, axes: np.flip(v, axes))),
-    "slice": Op("{0}[{index}]", _moved(lambda v, index: v[slices(index)])),
+    "slice": Op("{0}[{index}]", _moved(lambda v, index: v[of.slices(index)])),
     "expand": Op("{0}.expand({shape})", _moved(lambda v, shape: np.broadcast_to(v, shape))),
-    "pad": Op("{0}.pad({pads}, value={value})", _pad),
-    "cat": Op("Tensor.cat({0}, {1}, dim={axis})", _joined(np.concatenate)),
-    "stack": Op("Tensor.stack({0}, {1}, dim={axis})", _joined(np.stack)),
-    "cat3": Op("Tensor.cat({0}, {1}, {2}, dim={axis})", _joined(np.concatenate)),
+    "pad": Op("{0}.pad({pads}, value={value})", of.pad),
+    "cat": Op("Tensor.cat({0}, {1}, dim={axis})", of.joined(np.concatenate)),
+    "stack": Op("Tensor.stack({0}, {1}, dim={axis})", of.joined(np.stack)),
+    "roll": Op("{0}.roll({by}, {axis})", _moved(lambda v, by, axis: np.roll(v, by, axis))),
+    "repeat": Op("{0}.repeat({times})", _moved(lambda v, times: np.tile(v, times))),
+    "tril": Op("{0}.tril({k})", _moved(lambda v, k: np.tril(v, k))),
+    "triu": Op("{0}.triu({k})", _moved(lambda v, k: np.triu(v, k))),
+    "unfold": Op("{0}.unfold({axis}, {size}, {step})", _moved(of.unfolded)),
+    "cat3": Op("Tensor.cat({0}, {1}, {2}, dim={axis})", of.joined(np.concatenate)),
 }
 SPECIAL = {
     "input": Op("", _input),
@@ -412,15 +236,19 @@ SPECIAL = {
     ),
     "where": Op("{0}.where({1}, {2})", judge.where),
     "cast": Op("{0}.cast({dtype})", judge.cast),
-    "clip": Op("{0}.clip({low}, {high})", _clip),
+    "clip": Op("{0}.clip({low}, {high})", of.clip),
     "matmul": Op("{0} @ {1}", axes.matmul),
     "take": Op("{0}[{colons}{1}]", lambda x, i, axis, colons: judge.take(x, i, axis)),
     "gather": Op("{0}.gather({axis}, {1})", judge.take_along),
-    "max_pool": Op("{0}.max_pool2d({size}, {stride})", _pool(axes.largest)),
-    "avg_pool": Op("{0}.avg_pool2d({size}, {stride})", _pool(axes.mean)),
-    "conv": Op("{0}.conv2d({1}, stride={stride})", _convolution),
+    "topk": Op("{0}.topk({k}, {axis})[0]", of.topmost),
+    "index_add": Op(
+        "{0}.index_add({axis}, {1}, {2})", lambda x, i, u, axis: of.index_add(x, i, u, axis)
+    ),
+    "max_pool": Op("{0}.max_pool2d({size}, {stride})", of.pool(axes.largest)),
+    "avg_pool": Op("{0}.avg_pool2d({size}, {stride})", of.pool(axes.mean)),
+    "conv": Op("{0}.conv2d({1}, stride={stride})", of.convolution),
     "assign": Op("{0}.assign({1})", lambda x, v: v, statement=True),
-    "setitem": Op("{0}[{index}] = {1}", _set, statement=True),
+    "setitem": Op("{0}[{index}] = {1}", of.put, statement=True),
 }
 OPS: dict[str, Op] = {}
 for _table in (
@@ -433,6 +261,16 @@ for _table in (
 # ---- a program as Python, and as the judge sees it
 
 _BARE = ("index", "colons")  # arguments that are not printed with repr
+
+
+def _index_text(index: Sequence[Any]) -> str:
+    def part(i: Any) -> str:
+        if not isinstance(i, list | tuple):
+            return repr(i)
+        start, stop, step = ("" if n is None else str(n) for n in i)
+        return f"{start}:{stop}" + (f":{step}" if step else "")
+
+    return ", ".join(map(part, index))
 
 
 def _tuples(args: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def _accumulates(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
-def _sum_error(value: Array, size: Array, error: Array, count: int, dtype: str) -> Array:
+def sum_error(value: Array, size: Array, error: Array, count: int, dtype: str) -> Array:
     """`size` is the sum of magnitudes. Rounding errors of a sum are as good as independent, so
     they grow with the square root of the count: 2 sqrt(n) + 4 is seven standard deviations. Equal
     summands round alike, each partial sum by half an ulp at most: n / 2 of the sum itself."""
@@ -66,7 +66,7 @@ def total(x: Known, axis: Axes, keepdim: bool = False) -> Known:
     error = x.error.sum(axis=axis, keepdims=keepdim)
     count = int(np.prod([x.shape[a] for a in axis], dtype="int64"))
     if not _counts_whole(x.value, x.error, np.max(size, initial=0), x.dtype):
-        error = _sum_error(value, size, error, count, x.dtype)
+        error = sum_error(value, size, error, count, x.dtype)
     # Partial sums may overflow where the whole does not.
     risky = np.isfinite(value) & (size > LARGEST[_accumulates(x.dtype)] * 0.99)
     return rounded(value, np.where(risky, np.inf, error), x.dtype)
@@ -146,6 +146,19 @@ largest = extreme(np.max)
 smallest = extreme(np.min)
 
 
+def running_total(x: Known, axis: int) -> Known:
+    if not x.is_float:
+        wide = _sum_dtype(x.dtype)
+        value = x.value.astype(wide).cumsum(axis=axis, dtype=wide)
+        return Known(value, x.error.cumsum(axis=axis), wide)
+    value = x.value.cumsum(axis=axis)
+    size = np.abs(x.value).cumsum(axis=axis)
+    error = x.error.cumsum(axis=axis)
+    if not _counts_whole(x.value, x.error, np.max(size, initial=0), x.dtype):
+        error = sum_error(value, size, error, x.shape[axis], x.dtype)
+    return rounded(value, error, x.dtype)
+
+
 def matmul(a: Known, b: Known) -> Known:
     a, b, dtype = both(a, b)
     if not a.is_float:
@@ -159,7 +172,7 @@ def matmul(a: Known, b: Known) -> Known:
     exact_products = [_counts_whole(s.value, s.error, 0.0, "float64") for s in (a, b)]
     small = np.max(size, initial=0) * 16 <= 1 / EPSILON[dtype]
     if not (all(exact_products) and small):
-        error = _sum_error(value, size, error, a.shape[-1], dtype) + EPSILON[dtype] * size
+        error = sum_error(value, size, error, a.shape[-1], dtype) + EPSILON[dtype] * size
     error = np.where(np.isnan(error) | ~np.isfinite(size), np.inf, error)
     risky = size > LARGEST[_accumulates(dtype)] * 0.99
     return rounded(value, np.where(risky, np.inf, error), dtype)

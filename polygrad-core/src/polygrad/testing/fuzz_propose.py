@@ -7,41 +7,40 @@ None where nothing fits. It need not be right: the builder drops what the judge 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from . import fuzz_grammar as grammar
 from .fuzz_builder import DIMS, INTEGERS, LARGEST_TENSOR, LARGEST_WORK, Builder
+from .fuzz_formulas import slices
 from .fuzz_judge import FLOATS, Known
 
 Proposal = tuple[str, tuple[int, ...], dict[str, Any]]
 
 
-def _float(k: Known) -> bool:
+def is_float(k: Known) -> bool:
     return k.is_float
 
 
-def _integer(k: Known) -> bool:
+def is_integer(k: Known) -> bool:
     return k.dtype in INTEGERS
 
 
-def _bits(k: Known) -> bool:
+def is_bits(k: Known) -> bool:
     return not k.is_float
 
 
-def _unary(b: Builder) -> Proposal | None:
-    x = b.pick(_float) if b.chance(0.85) else b.pick()
+def unary(b: Builder) -> Proposal | None:
+    x = b.pick(is_float) if b.chance(0.85) else b.pick()
     return None if x is None else (b.one(list(grammar.UNARY)), (x,), {})
 
 
-def _invert(b: Builder) -> Proposal | None:
-    x = b.pick(_bits)
+def invert(b: Builder) -> Proposal | None:
+    x = b.pick(is_bits)
     return None if x is None else ("invert", (x,), {})
 
 
-def _pair(names: Sequence[str], fits: Callable[[Known], bool]) -> Callable[[Builder], Any]:
+def pair(names: Sequence[str], fits: Callable[[Known], bool]) -> Callable[[Builder], Any]:
     def propose(b: Builder) -> Proposal | None:
         x = b.pick(fits)
         y = None if x is None else b.partner(x)
@@ -52,7 +51,7 @@ def _pair(names: Sequence[str], fits: Callable[[Known], bool]) -> Callable[[Buil
     return propose
 
 
-def _constant(b: Builder) -> Proposal | None:
+def constant(b: Builder) -> Proposal | None:
     x = b.pick()
     if x is None:
         return None
@@ -61,8 +60,8 @@ def _constant(b: Builder) -> Proposal | None:
     return b.one(list(grammar.CONSTANT)), (x,), {"c": c}
 
 
-def _whole_constant(b: Builder) -> Proposal | None:
-    x = b.pick(_integer)
+def whole_constant(b: Builder) -> Proposal | None:
+    x = b.pick(is_integer)
     if x is None:
         return None
     c = b.number(1, 7)
@@ -73,28 +72,28 @@ def _whole_constant(b: Builder) -> Proposal | None:
     return name, (x,), {"c": min(c, 7) if name.startswith("sh") else c}
 
 
-def _axes(b: Builder, rank: int) -> tuple[int, ...]:
+def axes_of(b: Builder, rank: int) -> tuple[int, ...]:
     if b.chance(0.5):
         return (b.number(0, rank - 1),)
     return tuple(a for a in range(rank) if b.chance(0.6)) or (rank - 1,)
 
 
-def _reduce(b: Builder) -> Proposal | None:
+def reduction(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0)
     if x is None:
         return None
     k = b.values[x]
     name = str(b.rng.choice(list(grammar.REDUCE), p=_REDUCE_WEIGHTS))
-    args: dict[str, Any] = {"axis": _axes(b, len(k.shape)), "keepdim": b.chance(0.5)}
+    args: dict[str, Any] = {"axis": axes_of(b, len(k.shape)), "keepdim": b.chance(0.5)}
     if name in ("var", "std"):
         args["correction"] = b.number(0, 1)
     return name, (x,), args
 
 
-_REDUCE_WEIGHTS = (0.3, 0.15, 0.2, 0.1, 0.05, 0.04, 0.04, 0.06, 0.06)
+_REDUCE_WEIGHTS = (0.26, 0.14, 0.18, 0.1, 0.06, 0.05, 0.05, 0.08, 0.08)
 
 
-def _along(b: Builder) -> Proposal | None:
+def along(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0 and k.is_float)
     if x is None:
         return None
@@ -105,7 +104,7 @@ def _along(b: Builder) -> Proposal | None:
     return name, (x,), args
 
 
-def _factors(b: Builder, total: int) -> list[int]:
+def factors(b: Builder, total: int) -> list[int]:
     """A random factorisation, ones included."""
     out: list[int] = []
     left = total
@@ -119,14 +118,14 @@ def _factors(b: Builder, total: int) -> list[int]:
     return out
 
 
-def _reshape(b: Builder) -> Proposal | None:
+def reshape(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: k.value.size > 0)
     if x is None:
         return None
-    return "reshape", (x,), {"shape": _factors(b, b.values[x].value.size)}
+    return "reshape", (x,), {"shape": factors(b, b.values[x].value.size)}
 
 
-def _permute(b: Builder) -> Proposal | None:
+def permute(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 1)
     if x is None:
         return None
@@ -134,9 +133,9 @@ def _permute(b: Builder) -> Proposal | None:
     return "permute", (x,), {"axes": axes}
 
 
-def _flip(b: Builder) -> Proposal | None:
+def flip(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0)
-    return None if x is None else ("flip", (x,), {"axes": _axes(b, len(b.values[x].shape))})
+    return None if x is None else ("flip", (x,), {"axes": axes_of(b, len(b.values[x].shape))})
 
 
 def _range(b: Builder, n: int) -> list[int | None]:
@@ -162,16 +161,16 @@ def _index(b: Builder, shape: Sequence[int]) -> list[Any]:
     return index
 
 
-def _slice(b: Builder) -> Proposal | None:
+def sliced(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0)
     if x is None:
         return None
     index = _index(b, b.values[x].shape)
-    result = b.values[x].value[grammar.slices(index)]
+    result = b.values[x].value[slices(index)]
     return None if result.size == 0 and b.chance(0.9) else ("slice", (x,), {"index": index})
 
 
-def _expand(b: Builder) -> Proposal | None:
+def expand(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: 1 in k.shape)
     if x is None:
         return None
@@ -179,31 +178,7 @@ def _expand(b: Builder) -> Proposal | None:
     return "expand", (x,), {"shape": shape}
 
 
-def _journey(b: Builder) -> Iterator[Proposal | None]:
-    """One tensor through several movements, so that their index arithmetic meets."""
-    at = b.pick(lambda k: k.value.size > 8)
-    for _ in range(b.number(2, 5)):
-        if at is None:
-            return
-        k = b.values[at]
-        rank = len(k.shape)
-        step = b.one(("reshape", "reshape", "permute", "flip", "slice", "pad"))
-        if step == "reshape":
-            yield step, (at,), {"shape": _factors(b, k.value.size)}
-        elif step == "permute":
-            yield step, (at,), {"axes": [int(a) for a in b.rng.permutation(rank)]}
-        elif rank and step == "flip":
-            yield step, (at,), {"axes": _axes(b, rank)}
-        elif rank and step == "slice":
-            part = [[b.number(0, min(n // 2, 5)), n, b.number(1, 2)] for n in k.shape]
-            yield step, (at,), {"index": part}
-        elif rank and step == "pad":
-            pads = [[b.number(0, 3), b.number(0, 3)] for _ in k.shape]
-            yield step, (at,), {"pads": pads, "value": 0}
-        at = len(b.nodes) - 1
-
-
-def _pad(b: Builder) -> Proposal | None:
+def pad(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0)
     if x is None:
         return None
@@ -215,7 +190,7 @@ def _pad(b: Builder) -> Proposal | None:
     return "pad", (x,), {"pads": pads, "value": value}
 
 
-def _join(b: Builder) -> Proposal | None:
+def join(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0)
     if x is None:
         return None
@@ -241,64 +216,25 @@ def _join(b: Builder) -> Proposal | None:
     return "cat", (x, y), {"axis": axis}
 
 
-def _cast(b: Builder) -> Proposal | None:
+def cast(b: Builder) -> Proposal | None:
     x = b.pick()
     dtype = b.main if b.chance(0.4) else str(b.one((*FLOATS, *INTEGERS, "bool")))
     return None if x is None else ("cast", (x,), {"dtype": dtype})
 
 
-def _there_and_back(b: Builder) -> Iterator[Proposal | None]:
-    """Integers through a narrower type: what does not fit must be lost."""
-    x = b.pick(_integer)
-    if x is not None:
-        yield "cast", (x,), {"dtype": str(b.one(("int8", "uint8", "int16", "bool")))}
-        yield "cast", (len(b.nodes) - 1,), {"dtype": str(b.one(INTEGERS))}
-
-
-def _counted(b: Builder) -> Iterator[Proposal | None]:
-    """Arithmetic with positions: masks, triangles, offsets, where the algebra of indices works."""
-    x = b.pick(lambda k: len(k.shape) > 0 and k.shape[-1] > 0)
-    if x is None:
-        return
-    dtype = str(b.one(("int32", "int64", "int8", "float32")))
-    yield "arange", (), {"n": min(b.values[x].shape[-1], 127), "dtype": dtype}
-    at = len(b.nodes) - 1
-    if b.chance(0.6):
-        name = b.one(("mod_c", "floordiv_c", "mul_c", "sub_c", "c_sub", "add_c"))
-        yield name, (at,), {"c": b.number(1, 9)}
-    if b.chance(0.4):
-        yield "reshape", (len(b.nodes) - 1,), {"shape": [-1, 1]}
-    other = x if b.chance(0.5) else at
-    yield b.one(list(grammar.BINARY)), (len(b.nodes) - 1, other), {}
-
-
-def _decision(b: Builder) -> Iterator[Proposal | None]:
-    """A comparison with ties, turned round as often as not, and what hangs on it."""
-    x = b.pick(lambda k: _integer(k) and k.value.size > 0)
-    x = b.input(dtype=str(b.one(INTEGERS))) if x is None else x
-    y = None if x is None else b.input(b.values[x].shape, b.values[x].dtype)
-    if x is None or y is None:
-        return
-    yield b.one(("lt", "le", "gt", "ge", "eq", "ne")), (x, y), {}
-    if b.chance(0.6):
-        yield b.one(("invert", "logical_not")), (len(b.nodes) - 1,), {}
-    if b.chance(0.5):
-        yield "where", (len(b.nodes) - 1, x, y), {}
-
-
-def _where(b: Builder) -> Proposal | None:
+def where(b: Builder) -> Proposal | None:
     c = b.pick(lambda k: k.dtype == "bool")
     x = None if c is None else b.partner(c)
     y = None if x is None else b.partner(x)
     return None if c is None or x is None or y is None else ("where", (c, x, y), {})
 
 
-def _clip(b: Builder) -> Proposal | None:
-    x = b.pick(_float)
+def clip(b: Builder) -> Proposal | None:
+    x = b.pick(is_float)
     return None if x is None else ("clip", (x,), {"low": -1.0, "high": float(b.one((0.5, 2.0)))})
 
 
-def _matmul(b: Builder) -> Proposal | None:
+def matmul(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0 and (k.is_float or k.dtype in ("int32", "int64")))
     if x is None:
         return None
@@ -327,7 +263,7 @@ def _indices(b: Builder, shape: Sequence[int], n: int) -> int | None:
     return None if raw is None else b.put("mod_c", (raw,), c=n)
 
 
-def _take(b: Builder) -> Proposal | None:
+def take(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: any(k.shape))
     if x is None:
         return None
@@ -337,7 +273,41 @@ def _take(b: Builder) -> Proposal | None:
     return None if index is None else ("take", (x, index), {"axis": axis, "colons": ":, " * axis})
 
 
-def _gather(b: Builder) -> Proposal | None:
+def index_add(b: Builder) -> Proposal | None:
+    x = b.pick(lambda k: len(k.shape) > 0 and 0 not in k.shape and k.dtype != "bool")
+    if x is None:
+        return None
+    shape = list(b.values[x].shape)
+    axis = b.number(0, len(shape) - 1)
+    n, shape[axis] = shape[axis], int(b.one(DIMS[1:8]))
+    index = _indices(b, [shape[axis]], n)
+    updates = b.input(shape, b.values[x].dtype)
+    if index is None or updates is None:
+        return None
+    return "index_add", (x, index, updates), {"axis": axis}
+
+
+def arranged(b: Builder) -> Proposal | None:
+    """roll, repeat, triangles, windows, the k largest."""
+    x = b.pick(lambda k: len(k.shape) > 1 and 0 not in k.shape)
+    if x is None:
+        return None
+    shape = b.values[x].shape
+    axis = b.number(0, len(shape) - 1)
+    n = shape[axis]
+    draws: dict[str, dict[str, Any]] = {
+        "roll": {"by": b.number(-n, n), "axis": axis},
+        "repeat": {"times": [b.number(1, 3) for _ in shape]},
+        "tril": {"k": b.number(-2, 2)},
+        "triu": {"k": b.number(-2, 2)},
+        "unfold": {"axis": axis, "size": b.number(1, min(n, 4)), "step": b.number(1, 3)},
+        "topk": {"k": b.number(1, n), "axis": axis},
+    }
+    name = b.one(list(draws))
+    return name, (x,), draws[name]
+
+
+def gather(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) > 0 and 0 not in k.shape)
     if x is None:
         return None
@@ -350,7 +320,7 @@ def _gather(b: Builder) -> Proposal | None:
     return None if index is None else ("gather", (x, index), {"axis": axis})
 
 
-def _pool(b: Builder) -> Proposal | None:
+def pool(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) == 4 and min(k.shape[2:]) >= 2 and k.is_float)
     if x is None:
         return None
@@ -358,7 +328,7 @@ def _pool(b: Builder) -> Proposal | None:
     return b.one(("max_pool", "avg_pool")), (x,), {"size": size, "stride": b.number(1, 3)}
 
 
-def _conv(b: Builder) -> Proposal | None:
+def conv(b: Builder) -> Proposal | None:
     x = b.pick(lambda k: len(k.shape) == 4 and min(k.shape[2:]) >= 2 and 0 not in k.shape)
     if x is None or not b.values[x].is_float:
         shape = [b.number(1, 2), b.number(1, 3), b.number(3, 9), b.number(3, 9)]
@@ -371,7 +341,7 @@ def _conv(b: Builder) -> Proposal | None:
     return None if w is None else ("conv", (x, w), {"stride": b.number(1, 2)})
 
 
-def _leaf(b: Builder) -> Proposal | None:
+def leaf(b: Builder) -> Proposal | None:
     dtype = b.dtype()
     if b.chance(0.5):
         return (
@@ -383,9 +353,9 @@ def _leaf(b: Builder) -> Proposal | None:
     return "full", (), {"shape": list(b.shape()), "c": c, "dtype": dtype}
 
 
-def _assign(b: Builder) -> Proposal | None:
+def assign(b: Builder) -> Proposal | None:
     """An input, or a former assignment to one, gets a new value of its own shape and dtype."""
-    targets = [i for i in b.pool if _is_state(b, i) and b.values[i].value.size]
+    targets = [i for i in b.pool if is_state(b, i) and b.values[i].value.size]
     if not targets:
         return None
     x = int(b.one(targets))
@@ -393,7 +363,7 @@ def _assign(b: Builder) -> Proposal | None:
     if b.chance(0.5) and k.shape:
         index = [i for i in _index(b, k.shape) if i is not None]
         index = [i if isinstance(i, int) or (i[2] or 1) > 0 else [None, None, None] for i in index]
-        part = k.value[grammar.slices(index)]
+        part = k.value[slices(index)]
         v = b.pick(lambda o: o.shape == part.shape and o.dtype == k.dtype)
         if v is None and part.size:
             v = b.input(part.shape, k.dtype)
@@ -402,74 +372,5 @@ def _assign(b: Builder) -> Proposal | None:
     return None if v is None or v == x else ("assign", (x, v), {})
 
 
-def _update(b: Builder) -> Iterator[Proposal | None]:
-    """Read a state, give it a new value made of itself, perhaps read the old value again."""
-    targets = [i for i in b.pool if _is_state(b, i) and b.values[i].value.size > 1]
-    if not targets:
-        return
-    x = int(b.one(targets))
-    shape = b.values[x].shape
-    if b.chance(0.5):
-        yield b.one(("add_c", "mul_c", "sub_c")), (x,), {"c": 2}
-    if b.chance(0.5):
-        yield "flip", (x,), {"axes": _axes(b, len(shape))}
-    else:
-        turned = [[None, None, -1], *[[None, None, None] for _ in shape[1:]]]
-        yield "slice", (x,), {"index": turned}
-    made = len(b.nodes) - 1
-    if b.chance(0.6):
-        yield b.one(("add", "sub", "maximum")), (made, x), {}
-    if b.chance(0.3):
-        yield "sum", (x,), {"axis": [0], "keepdim": True}
-        made = len(b.nodes) - 2
-    else:
-        made = len(b.nodes) - 1
-    yield "assign", (x, made), {}
-
-
-def _padded(b: Builder) -> Iterator[Proposal | None]:
-    """What is not 0 at 0, inside padding: the zeros around must not go through it."""
-    x = b.pick(lambda k: k.is_float and 0 < len(k.shape) < 5)
-    if x is None:
-        return
-    if b.chance(0.5):
-        yield b.one(("add_c", "c_sub", "sub_c")), (x,), {"c": 1.5}
-    else:
-        yield b.one(("exp", "cos", "sigmoid", "exp2")), (x,), {}
-    if b.chance(0.3):
-        yield b.one(("mul", "add")), (len(b.nodes) - 1, x), {}
-    pads = [[b.number(0, 2), b.number(0, 2)] for _ in b.values[x].shape]
-    yield "pad", (len(b.nodes) - 1,), {"pads": pads, "value": 0}
-
-
-def _is_state(b: Builder, i: int) -> bool:
+def is_state(b: Builder, i: int) -> bool:
     return b.nodes[i].op in ("input", "assign", "setitem")
-
-
-def _normalise(b: Builder) -> Iterator[Proposal | None]:
-    """max, subtract, exp, sum, divide by hand: reductions that fusion should put in one kernel."""
-    x = b.pick(lambda k: len(k.shape) > 0 and k.is_float and 0 not in k.shape)
-    if x is None:
-        return
-    axis = (b.number(0, len(b.values[x].shape) - 1),)
-    yield "max", (x,), {"axis": axis, "keepdim": True}
-    yield "sub", (x, len(b.nodes) - 1), {}
-    e = len(b.nodes)
-    yield "exp", (e - 1,), {}
-    yield "sum", (e,), {"axis": axis, "keepdim": True}
-    yield "div", (e, len(b.nodes) - 1), {}
-
-
-_WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
-    (5, _unary), (1.5, _invert), (5, _pair(list(grammar.BINARY), lambda k: True)),
-    (1, _pair(list(grammar.WHOLE_BINARY), _integer)), (1, _pair(list(grammar.BITS_BINARY), _bits)),
-    (3, _constant), (1.3, _whole_constant), (5, _reduce), (5.5, _along), (2, _reshape),
-    (2, _permute),
-    (1, _flip), (2.5, _slice), (1, _expand), (1.5, _pad), (1.5, _join), (1.5, _cast), (1.5, _where),
-    (0.5, _clip), (2.5, _matmul), (1, _take), (0.7, _gather), (0.7, _pool), (0.5, _conv),
-    (0.5, _leaf), (1, _assign), (5.5, _normalise),
-    (0.7, _there_and_back), (1.5, _counted), (1, _update), (0.8, _padded),
-    (1, _decision), (1.5, _journey),
-)  # fmt: skip
-PROPOSERS = [p for _, p in _WEIGHTED]
-CHANCES = np.array([w for w, _ in _WEIGHTED]) / sum(w for w, _ in _WEIGHTED)
