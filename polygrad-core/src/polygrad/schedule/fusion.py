@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ..dtype import dtypes
 from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
@@ -198,6 +199,8 @@ class Fusion:
                 self._descend(node, use, around)
 
     def _must_store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> bool:
+        if node.dtype is dtypes.index:
+            return False  # a position: memory holds no type of kernels
         if not self.fuse:
             return node.op is Ops.REDUCE or node.op in ELEMENTWISE
         if node.op is Ops.REDUCE:
