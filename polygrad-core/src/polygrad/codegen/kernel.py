@@ -86,7 +86,8 @@ def misplaced(kernel: Kernel) -> UOp | None:
     """A reduction whose value would not be there when it is read, in this loop order; None if
     legal.
 
-    The loops around a reduction must be the outermost loops of everything that reads it.
+    The loops around a reduction must be the outermost loops of everything that reads it, and what
+    a scan carries along has one place: no loop may run inside of its own.
     """
     position = {r: i for i, r in enumerate(kernel.order)}
     around: dict[UOp, tuple[UOp, ...]] = {}
@@ -94,6 +95,8 @@ def misplaced(kernel: Kernel) -> UOp | None:
     for node in toposort(kernel.stores):
         below = _NONE.union(*(needs[s] for s in node.src))
         needs[node] = frozenset((node,)) if node.op is Ops.REDUCE else below
+        if node.op is Ops.SCAN and _inside(kernel, node, position):
+            return node
         if node.op not in (Ops.REDUCE, Ops.STORE):
             continue
         start = len(position)
@@ -107,6 +110,14 @@ def misplaced(kernel: Kernel) -> UOp | None:
             if around[read] != around[node][: len(around[read])]:
                 return read
     return None
+
+
+def _inside(kernel: Kernel, scan: UOp, position: Mapping[UOp, int]) -> bool:
+    """Whether a loop stands inside a scan's: lanes and blocks are no loops."""
+    own = scan.src[1:]
+    start = min(position[r] for r in own)
+    others = [r for r in ranges_of(scan.src[0]) if r not in own]
+    return any(position[r] > start for r in others if kernel.kind(r) not in ("grid", "vector"))
 
 
 def length(loop: UOp) -> int:

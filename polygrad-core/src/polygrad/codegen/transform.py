@@ -126,6 +126,8 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     n, lo = length(loop), int(loop.src[0].arg)
     if not 0 < at < n:
         raise ScheduleError(f"peel: {at} is not inside range {loop.arg[0]} of length {n}")
+    if loop.arg[1] == "seq":
+        raise ScheduleError(f"peel: range {loop.arg[0]} is sequential: the rest needs what was")
     _bounds_nothing(kernel, loop, "peel")
     first = kernel.fresh(2)
     main = UOp.range(lo, lo + at, first, loop.arg[1])
@@ -201,12 +203,18 @@ def reorder(kernel: Kernel, loops: Sequence[UOp]) -> Kernel:
             raise ScheduleError(f"reorder: range {r.arg[0]} is bounded by a range inside it")
     if tuple(loops) == kernel.order:
         return kernel
+    if _sequential(loops) != _sequential(kernel.order):
+        raise ScheduleError("reorder: sequential ranges keep their order")
     made = replace(kernel, order=tuple(loops))
     if (bad := misplaced(made)) is not None:
         raise ScheduleError(
             f"reorder: a loop would stand around a reader of {bad} but not around it"
         )
     return made.logged("reorder", *(r.arg[0] for r in loops))
+
+
+def _sequential(loops: Sequence[UOp]) -> list[UOp]:
+    return [r for r in loops if r.arg[1] == "seq"]
 
 
 def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:

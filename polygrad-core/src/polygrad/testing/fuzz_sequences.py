@@ -47,7 +47,8 @@ def counted(b: Builder) -> Steps:
     at = len(b.nodes) - 1
     if b.chance(0.6):
         name = b.one(("mod_c", "floordiv_c", "mul_c", "sub_c", "c_sub", "add_c"))
-        yield name, (at,), {"c": b.number(1, 9)}
+        n = b.values[at].value.size  # near it intervals decide
+        yield name, (at,), {"c": b.one((max(n - 1, 1), n, min(n + 1, 127), b.number(1, 9)))}
     if b.chance(0.4):
         yield "reshape", (len(b.nodes) - 1,), {"shape": [-1, 1]}
     other = x if b.chance(0.5) else at
