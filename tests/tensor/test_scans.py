@@ -58,6 +58,18 @@ def test_the_scanned_value_may_be_an_expression_and_its_result_fused_into_anothe
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(3, 16), (5, 40), (4, 7), (2000, 300)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_scan_after_a_reduction_of_the_same_axis(
+    device: str, shape: tuple[int, int], axis: int
+) -> None:
+    """The fuzzer's find: a strip of columns ran inside the scan and mixed what it carries."""
+    x = RNG.integers(-4, 5, shape).astype(np.float32)
+    t = Tensor(x)
+    got = (t - t.max(axis=axis, keepdim=True)).cumsum(axis).numpy()
+    np.testing.assert_array_equal(got, np.cumsum(x - x.max(axis, keepdims=True), axis))
+
+
 def test_nan_stays_from_its_place_on(device: str) -> None:
     got = Tensor([1.0, float("nan"), 2.0]).cumsum().numpy()
     assert got[0] == 1 and np.isnan(got[1:]).all()

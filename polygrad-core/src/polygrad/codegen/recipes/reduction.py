@@ -144,7 +144,11 @@ def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel
         kernel = bind(kernel, loop)
     named = in_order(others, [outer], reduced, [strip], steps, [lane])
     rest = [r for r in kernel.order if r not in named]
-    return reorder(kernel, in_order(others, [outer], reduced, rest, [strip], steps, [lane]))
+    scanned = [r for r in rest if r.arg[1] == "seq"]  # inside of every loop: it carries one value
+    rest = [r for r in rest if r not in scanned]
+    return reorder(
+        kernel, in_order(others, [outer], reduced, rest, [strip], steps, [lane], scanned)
+    )
 
 
 def _divisor(n: int, most: int) -> int:
