@@ -37,6 +37,20 @@ def there_and_back(b: Builder) -> Steps:
         yield "cast", (len(b.nodes) - 1,), {"dtype": str(b.one(INTEGERS))}
 
 
+def bounded(b: Builder) -> Steps:
+    """A value of known bounds, and what those bounds decide or just do not."""
+    x = b.pick(is_integer)
+    if x is None:
+        return
+    c = b.number(2, 9)
+    yield "mod_c", (x,), {"c": c}
+    at = len(b.nodes) - 1
+    if b.chance(0.7):
+        yield b.one(("mod_c", "floordiv_c")), (at,), {"c": max(c + b.number(-1, 1), 1)}
+    else:
+        yield b.one(("lt_c", "eq_c", "max_c")), (at,), {"c": c + b.number(-2, 0)}
+
+
 def counted(b: Builder) -> Steps:
     """Arithmetic with positions: masks, triangles, offsets, where the algebra of indices works."""
     x = b.pick(lambda k: len(k.shape) > 0 and k.shape[-1] > 0)
