@@ -70,6 +70,16 @@ def test_a_scan_after_a_reduction_of_the_same_axis(
     np.testing.assert_array_equal(got, np.cumsum(x - x.max(axis, keepdims=True), axis))
 
 
+@pytest.mark.parametrize("shape", [(2, 1, 2), (3, 21), (40, 9)])
+def test_a_scan_of_equal_numbers_starts_anew_in_each_row(
+    device: str, shape: tuple[int, ...]
+) -> None:
+    """The fuzzer's find: what depends on no row was started once for all of them."""
+    for axis in range(len(shape)):
+        got = Tensor.full(shape, 1.25).cumsum(axis).numpy()
+        np.testing.assert_array_equal(got, np.cumsum(np.full(shape, 1.25, np.float32), axis))
+
+
 def test_nan_stays_from_its_place_on(device: str) -> None:
     got = Tensor([1.0, float("nan"), 2.0]).cumsum().numpy()
     assert got[0] == 1 and np.isnan(got[1:]).all()

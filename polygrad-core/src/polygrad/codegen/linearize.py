@@ -104,11 +104,13 @@ class Linearizer(Printer):
                 key = (rank[node], self.loops_of(node), node.src[1:])
                 found.setdefault(key, Statement(nest, rank[node], [])).nodes.append(node)
                 rank[node] += 1
-            elif node.op is Ops.SCAN:
-                nest = self.before(node)
-                found[node] = Statement(nest, rank[node], [node])
         for store in stores:
             nest = self.loops_of(store)
+            for node in toposort((store,)):
+                if node.op is Ops.SCAN:  # starts anew in every step of the loops around its own
+                    around = tuple(r for r in nest if self.position[r] < self.start(node))
+                    begin = Statement(around, rank[node], [node])
+                    found.setdefault((node, around), begin)
             found.setdefault(nest, Statement(nest, STORES, [])).nodes.append(store)
         self.nest((), sorted(found.values(), key=lambda s: s.rank))
 
@@ -116,6 +118,7 @@ class Linearizer(Printer):
         """Statements that stand directly in `loops`, by rank, then each inner loop with all of it:
         what a reduction leaves in its accumulators is read before the loop around it goes on."""
         inner: dict[UOp, list[Statement]] = {}
+        begun: dict[UOp, Accumulator] = {}
         for statement in inside:
             if statement.loops != loops:
                 inner.setdefault(statement.loops[len(loops)], []).append(statement)
@@ -123,9 +126,11 @@ class Linearizer(Printer):
                 self.store(loops, statement.nodes)
             elif statement.nodes[0].op is Ops.SCAN:
                 self.begin_scan(loops, statement.nodes[0])
+                begun[statement.nodes[0]] = self.reduce_values[statement.nodes[0]]
             else:
                 self.reduce(statement.nodes)
         for loop, statements in inner.items():
+            self.reduce_values.update(begun)  # an earlier loop may have begun the same scan anew
             self.nest((*loops, loop), statements)
 
     def before(self, node: UOp) -> tuple[UOp, ...]:
