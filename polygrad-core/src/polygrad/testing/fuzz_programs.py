@@ -38,6 +38,7 @@ class Setup(NamedTuple):
     fusion: bool = True
     varied: bool = False  # then the same program with other numbers, and again
     transforms: int = 0  # the number of a random transform list for each kernel; 0: the recipes
+    limit: int = 90  # seconds for one batch, on a busy machine
 
     def __str__(self) -> str:
         fusion = "" if self.fusion else " without fusion"
@@ -47,7 +48,7 @@ class Setup(NamedTuple):
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Run like this inside the block; what hangs in it becomes a TimeoutError."""
-        with settings.Context(POLY_DEV=self.device, POLY_FUSION=self.fusion), deadline(LIMIT):
+        with settings.Context(POLY_DEV=self.device, POLY_FUSION=self.fusion), deadline(self.limit):
             if not self.transforms:
                 yield
                 return
@@ -75,9 +76,6 @@ def deadline(seconds: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-LIMIT = 90  # seconds for one batch, on a busy machine
 
 
 class Failure(NamedTuple):
@@ -321,11 +319,12 @@ def save(failure: Failure, folder: Path) -> Path:
 # ---- the command
 
 
-def setups(devices: str, modes: str) -> list[Setup]:
+def setups(devices: str, modes: str, limit: int = 90) -> list[Setup]:
+    plain = Setup("", limit=limit)
     kinds = {
-        "fusion": [Setup("")],
-        "both": [Setup(""), Setup("", fusion=False)],
-        "transforms": [Setup("", transforms=number) for number in (1, 2, 3, 4, 5)],
+        "fusion": [plain],
+        "both": [plain, plain._replace(fusion=False)],
+        "transforms": [plain._replace(transforms=number) for number in (1, 2, 3, 4, 5)],
     }
     return [kind._replace(device=d) for d in devices.split(",") for kind in kinds[modes]]
 
@@ -380,6 +379,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     modes = "both: fusion on and off; transforms: five random transform lists for each kernel"
     add("--modes", default="fusion", choices=("fusion", "both", "transforms"), help=modes)
     add("--batch", type=int, default=16, help="programs that are realised together")
+    add("--limit", type=int, default=90, help="seconds after which a batch counts as hanging")
     add("--most", type=int, default=5, help="stop after this many failures")
     add("--save", type=Path, default=Path("tests/regressions"), help="where failures are kept")
     add("--keep", action="store_true", help="save failures; otherwise they are only printed")
@@ -400,7 +400,7 @@ class Part(NamedTuple):
 
 def _part(args: argparse.Namespace, seeds: range) -> Part:
     """Fuzz `seeds`; runs in a process of its own when there are several jobs."""
-    wanted = setups(args.devices, args.modes)
+    wanted = setups(args.devices, args.modes, args.limit)
     without = frozenset(filter(None, args.without.split(",")))
     tally, texts = Tally(), []
     for tally, failures in fuzz(seeds, wanted, args.batch, args.most, without):  # noqa: B007
@@ -450,7 +450,7 @@ def main(argv: Sequence[str]) -> int:
     if args.fused:
         print(f"{fused / args.n:.0%} of the programs have a kernel with two reductions")
     seconds = time.perf_counter() - started
-    names = ", ".join(map(str, setups(args.devices, args.modes)))
+    names = ", ".join(map(str, setups(args.devices, args.modes, args.limit)))
     print(
         f"{tally.programs} programs from seed {args.seed}, {tally.nodes} nodes,"
         f" {tally.elements} elements ({tally.undecided} undecided), {names}:"

@@ -217,7 +217,7 @@ def hunt(mutant: Mutant, programs: int, seed: int, devices: str) -> Verdict:
     command = [sys.executable, "-W", "ignore", "-c", _CHILD]
     command += [json.dumps([module_name(mutant), mutant.old, mutant.new])]
     command += ["-n", str(programs), "--seed", str(seed), "--devices", devices, "--most", "1"]
-    command += ["--whole", "--jobs", "1"]
+    command += ["--whole", "--jobs", "1", "--limit", "30"]
     with settings.Context(POLY_CACHE=0):
         env = settings.for_child()
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
