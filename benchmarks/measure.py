@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 TURN = 0.05  # seconds of one contestant's turn
+REST = 0.2  # seconds between turns: the threads of a BLAS spin that long for more work
 
 
 class Timing(NamedTuple):
@@ -21,7 +22,10 @@ class Timing(NamedTuple):
 def alternate(
     contestants: Mapping[str, Callable[[], object]], rounds: int = 9
 ) -> dict[str, Timing]:
-    """Time each contestant `rounds` times, turn by turn. The first call of each is not counted."""
+    """Time each contestant `rounds` times, turn by turn, each on a machine that is at rest.
+
+    The first calls of a turn are not counted: they wake the contestant's threads.
+    """
     counts: dict[str, int] = {}
     for name, call in contestants.items():
         call()
@@ -32,6 +36,9 @@ def alternate(
     turns: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, call in contestants.items():
+            time.sleep(REST)
+            for _ in range(1 + counts[name] // 10):
+                call()
             start = time.perf_counter()
             for _ in range(counts[name]):
                 call()
