@@ -37,6 +37,7 @@ def row(x: UOp, op: Ops) -> UOp:
 def graphs() -> dict[str, tuple[list[UOp], list[UOp]]]:
     """name -> (roots, leaves): one kernel of each loop shape, odd sizes throughout."""
     a, b, w = leaf(13, 24), leaf(13, 24), leaf(24, 19)
+    wide, turned = leaf(24, 28), leaf(19, 24)
     i = leaf(9, 16, dtype=dtypes.int32)
     centred = a - row(a, Ops.MAXIMUM)
     old, grad = leaf(13, 24), leaf(13, 24)
@@ -50,6 +51,8 @@ def graphs() -> dict[str, tuple[list[UOp], list[UOp]]]:
         "everything": ([a.reduce(Ops.ADD, (0, 1))], [a]),
         "row program": ([centred * row(centred, Ops.ADD)], [a]),
         "matmul": ([matmul(a, w)], [a, w]),
+        "matmul, columns left over": ([matmul(a, wide)], [a, wide]),
+        "matmul along rows": ([matmul(a, turned.permute((1, 0)))], [a, turned]),
         "windows": ([a.window(1, 5, 2, 3).reduce(Ops.ADD, (2,))], [a]),
         "two stores": ([moment, (b + moment).contiguous()], [old, grad, b]),
         "integers": ([i.reduce(Ops.ADD, (1,)), i.reduce(Ops.MINIMUM, (0,))], [i]),

@@ -121,8 +121,9 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tu
 
 
 def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
-    """Cut a range in two, [lo, lo + at) and the rest: reductions become the sum of both, stores
-    are doubled. The first part keeps its place in the loop order, the rest follows it."""
+    """Cut a range in two, [lo, lo + at) and the rest, which counts from 0: reductions become the
+    sum of both, stores are doubled. The first part keeps its place in the loop order, the rest
+    follows it."""
     n, lo = length(loop), int(loop.src[0].arg)
     if not 0 < at < n:
         raise ScheduleError(f"peel: {at} is not inside range {loop.arg[0]} of length {n}")
@@ -131,11 +132,12 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     _bounds_nothing(kernel, loop, "peel")
     first = kernel.fresh(2)
     main = UOp.range(lo, lo + at, first, loop.arg[1])
-    rest = UOp.range(lo + at, lo + n, first + 1, loop.arg[1])
+    rest = UOp.range(0, n - at, first + 1, loop.arg[1])
+    values = (main, rest + (lo + at))
     if loop in kernel.reduced:
-        stores = _peel_reductions(kernel.stores, loop, main, rest)
+        stores = _peel_reductions(kernel.stores, loop, values)
     else:
-        both = [substitute(kernel.stores, {loop: part}) for part in (main, rest)]
+        both = [substitute(kernel.stores, {loop: value}) for value in values]
         stores = tuple(dict.fromkeys(s for part in both for s in part))
     order: list[UOp] = []
     for r in kernel.order:
@@ -150,13 +152,13 @@ def _bounds_nothing(kernel: Kernel, loop: UOp, verb: str) -> None:
         raise ScheduleError(f"{verb}: range {loop.arg[0]} bounds another range")
 
 
-def _peel_reductions(stores: Sequence[UOp], loop: UOp, main: UOp, rest: UOp) -> tuple[UOp, ...]:
+def _peel_reductions(stores: Sequence[UOp], loop: UOp, values: tuple[UOp, UOp]) -> tuple[UOp, ...]:
     new: dict[UOp, UOp] = {}
     for node in toposort(stores):
         src = tuple(new[s] for s in node.src)
         if node.op is Ops.REDUCE and loop in node.src[1:]:
             kept = UOp(Ops.REDUCE, node.dtype, (src[0], *node.src[1:]), node.arg)
-            parts = [substitute((kept,), {loop: part})[0] for part in (main, rest)]
+            parts = [substitute((kept,), {loop: value})[0] for value in values]
             new[node] = UOp.alu(node.arg, *parts)
         elif all(a is b for a, b in zip(src, node.src, strict=True)):
             new[node] = node

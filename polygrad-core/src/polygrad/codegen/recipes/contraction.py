@@ -21,6 +21,7 @@ from ..kernel import Kernel, extent, length, static, substitute
 from ..transform import bind, reorder, unroll
 from .common import (
     contiguous_output,
+    cut,
     in_order,
     into_lanes,
     lanes_for,
@@ -46,6 +47,7 @@ class Shape:
     n: UOp
     reduced: tuple[UOp, ...]
     outer: bool  # lanes along n; else along `reduced[-1]`
+    near: UOp | None = None  # moves the second factor by less than a vector (a filter's column)
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel | None:
@@ -84,8 +86,17 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     for k in reversed(reduced):
         if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
             order = (*(r for r in reduced if r is not k), k)
-            return Shape(_longest(first), _longest(second), order, False)
+            m, n = _longest(first), _longest(second)
+            near = [r for r in second if r is not n and _near(read, r, lanes)]
+            return Shape(m, n, order, False, min(near, key=length, default=None))
     return None
+
+
+def _near(read: list[UOp], loop: UOp, lanes: int) -> bool:
+    """Do the steps of a range read what lies in the same cache lines?"""
+    steps = [step(access, loop) for access in read]
+    near = all(s is not None and abs(s) < lanes for s in steps)
+    return near and static(loop) and length(loop) > 1
 
 
 def product_of(reduction: UOp) -> UOp | None:
@@ -170,7 +181,7 @@ def _cycles(r: int, v: int) -> float:
 
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
-    kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
+    kernel, n_outer, lane, left_lane = _in_vectors(kernel, shape.n, lanes)
     vectors = length(n_outer) if n_outer is not None else 1
     r, v = register_tile(target, length(shape.m), vectors)
     n_inner = n_rest = None
@@ -182,7 +193,27 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     far = length(shape.n) * _steps(shape.reduced) * WORD > second_cache(target)
     kernel, reduced = _unroll_k(kernel, shape.reduced) if far else (kernel, list(shape.reduced))
     grid = in_order(others, [n_outer, m_outer])
-    return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
+    inner = in_order([m_inner, m_rest, n_inner, n_rest, lane, left_lane])
+    return _finish(kernel, grid, reduced, inner)
+
+
+def _in_vectors(
+    kernel: Kernel, loop: UOp, lanes: int
+) -> tuple[Kernel, UOp | None, UOp | None, UOp | None]:
+    """`into_lanes`, and what does not fill a vector in shorter ones: (kernel, outer range, lanes,
+    lanes of the rest).
+
+    56 steps are three vectors of 16 and one of 8: as a loop, those 8 would take longer than all
+    others.
+    """
+    n = length(loop)
+    lanes = min(lanes, 1 << n.bit_length() - 1)
+    kernel, whole, left = cut(kernel, loop, n - n % lanes)
+    kernel, outer, lane = into_lanes(kernel, whole, lanes)
+    left_lane = None
+    if left is not None and length(left) >= MIN_LANES:
+        kernel, _, left_lane = into_lanes(kernel, left, lanes // 2)
+    return kernel, outer, lane, left_lane
 
 
 def _steps(loops: tuple[UOp, ...]) -> int:
@@ -204,16 +235,20 @@ def _unroll_k(kernel: Kernel, reduced: tuple[UOp, ...]) -> tuple[Kernel, list[UO
 
 def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
-    kernel, k_outer, lane = into_lanes(kernel, shape.reduced[-1], lanes)
+    kernel, k_outer, lane, left_lane = _in_vectors(kernel, shape.reduced[-1], lanes)
     # A row needs one vector at a time; the columns' vectors are live beside all accumulators.
     columns = (target.registers - 1) // (DOT_ROWS + 1)
+    near = shape.near if shape.near is not None and length(shape.near) <= columns else None
+    if near is not None:
+        columns //= length(near)
     kernel, m_outer, m_inner, m_rest = tile(kernel, shape.m, DOT_ROWS)
     kernel, n_outer, n_inner, n_rest = tile(kernel, shape.n, columns)
-    for loop in in_order([m_inner, m_rest, n_inner, n_rest]):
+    for loop in in_order([m_inner, m_rest, near, n_inner, n_rest]):
         kernel = unroll(kernel, loop)
-    grid = in_order(others, [n_outer, m_outer])
+    grid = in_order((r for r in others if r is not near), [n_outer, m_outer])
     reduced = in_order(shape.reduced[:-1], [k_outer])
-    return _finish(kernel, grid, reduced, in_order([lane, m_inner, m_rest, n_inner, n_rest]))
+    inner = in_order([lane, left_lane, m_inner, m_rest, near, n_inner, n_rest])
+    return _finish(kernel, grid, reduced, inner)
 
 
 def _finish(kernel: Kernel, grid: list[UOp], reduced: list[UOp], inner: list[UOp]) -> Kernel:

@@ -1,0 +1,103 @@
+"""What the recipes choose for a given machine, looked at without running it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polygrad import Tensor
+from polygrad import device as devices
+from polygrad.codegen.kernel import Kernel, canonical, length
+from polygrad.codegen.lower import lower
+from polygrad.codegen.recipes import choose
+from polygrad.contract import Instr, LinearProgram
+from polygrad.dtype import dtypes
+from polygrad.schedule import schedule
+from polygrad.uop.ops import Ops, UOp
+
+# A processor with 512-bit vectors, whatever this one has.
+WIDE = replace(devices.get("cpu").target, vector_bytes=64, registers=32)
+
+
+def leaf(*shape: int) -> UOp:
+    return UOp.buffer(dtypes.float32, shape, "cpu")
+
+
+def chosen(root: UOp) -> Kernel:
+    """The last kernel of a graph, as WIDE should run it."""
+    return choose(canonical(schedule([root], "cpu").items[-1].sink), WIDE)
+
+
+def matmul(a: UOp, b: UOp) -> UOp:
+    (m, k), n = a.shape, b.shape[1]
+    left = a.reshape((m, 1, k)).expand((m, n, k))
+    right = b.permute((1, 0)).reshape((1, n, k)).expand((m, n, k))
+    return (left * right).reduce(Ops.ADD, (2,))
+
+
+def filter_gradient(x: UOp, g: UOp) -> UOp:
+    """sum over rows and columns of g[m, y, x] * x[n, y, x + k]: (m, n, 3)"""
+    (channels, rows, wide), (out, _, columns) = x.shape, g.shape
+    windows = x.window(2, 3, 1, 1).permute((0, 3, 1, 2))
+    shape = (out, channels, 3, rows, columns)
+    left = g.reshape((out, 1, 1, rows, columns)).expand(shape)
+    right = windows.reshape((1, channels, 3, rows, columns)).expand(shape)
+    assert wide == columns + 2
+    return (left * right).reduce(Ops.ADD, (3, 4))
+
+
+def lanes(kernel: Kernel) -> list[int]:
+    return sorted(length(r) for r in kernel.of_kind("vector"))
+
+
+def test_columns_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
+    assert lanes(chosen(matmul(leaf(64, 32), leaf(32, 56)))) == [8, 16]
+    assert lanes(chosen(matmul(leaf(64, 32), leaf(32, 64)))) == [16]
+    assert lanes(chosen(matmul(leaf(64, 32), leaf(32, 12)))) == [4, 8]
+
+
+def test_steps_of_a_dot_product_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
+    kernel = chosen(filter_gradient(leaf(16, 10, 58), leaf(8, 10, 56)))
+    assert lanes(kernel) == [8, 16]
+
+
+def test_columns_of_a_filter_are_summed_in_one_tile() -> None:
+    """They read the same cache lines, so they are printed out together."""
+    kernel = chosen(filter_gradient(leaf(16, 10, 58), leaf(8, 10, 56)))
+    assert sorted(length(r) for r in kernel.of_kind("unroll")) == [2, 3, 4]
+
+
+def test_masks_are_computed_before_the_loops_that_do_not_change_them() -> None:
+    """The gradient of a convolution sums shifted rows, each lane under a condition: the mask of a
+    shift serves all channels."""
+    x, w, g = (Tensor.empty(*shape) for shape in ((1, 8, 4, 48), (8, 8, 3, 3), (1, 8, 4, 48)))
+    (slope,) = (x.conv2d(w, padding=1) * g).sum().gradient(x)
+    program = lower(chosen(slope.uop), WIDE, "k")
+    assert _innermost_masks(program.ops) > 0
+    assert _innermost_masks(program.expanded()) == 0
+    assert _verified(program)
+
+
+def _innermost_masks(ops: tuple[Instr, ...]) -> int:
+    """Vector comparisons in loops that hold no other real loop."""
+    innermost, found = 0, 0
+    for instr in ops:
+        if instr.op is Ops.RANGE and instr.arg == "loop":
+            innermost = 0
+        innermost += instr.op is Ops.CMPLT and instr.dtype.lanes > 1
+        if instr.op is Ops.END and ops[instr.src[0]].arg == "loop":
+            found, innermost = max(found, innermost), 0
+    return found
+
+
+def _verified(program: LinearProgram) -> bool:
+    """Is every source of an expanded program made before it, in a scope that is still open?"""
+    scopes: list[set[int]] = [set()]
+    for i, instr in enumerate(program.expanded()):
+        seen = set().union(*scopes)
+        assert set(instr.src) <= seen, (i, instr)
+        if instr.op in (Ops.END, Ops.ENDIF):
+            scopes.pop()
+        scopes[-1].add(i)
+        if instr.op in (Ops.RANGE, Ops.IF):
+            scopes.append({i})
+    return True
