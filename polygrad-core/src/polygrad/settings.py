@@ -106,6 +106,9 @@ TABLE: dict[str, Setting] = {
     "XDG_CACHE_HOME": Setting(_text, "", "parent of the cache folder when POLY_CACHE_DIR is unset"),
     # looking inside
     "POLY_SPEC": Setting(_flag, False, "1: check every graph against the rules of its floor"),
+    "POLY_DUMP_KERNELS": Setting(
+        _flag, False, "1: print every kernel on standard error when it is first needed"
+    ),
     "POLY_TRACEBACK": Setting(
         _one_of("short", "full"), "short", "full: keep our own frames in tracebacks"
     ),

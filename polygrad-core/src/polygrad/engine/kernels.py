@@ -9,6 +9,7 @@ module, through the disk cache.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import settings
-from ..contract import Binary, LinearProgram
+from ..contract import Binary, LinearProgram, Source
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
@@ -70,8 +71,8 @@ class Kernels:
 
     def _from_disk(self, names: Sequence[str]) -> Made | None:
         cache = _cache_of(self.device)
-        if cache is None or settings.get("POLY_SPEC"):  # which checks what is generated
-            return None
+        if cache is None or settings.get("POLY_SPEC") or settings.get("POLY_DUMP_KERNELS"):
+            return None  # these look at what is generated
         from . import stored
 
         found = stored.load(cache, self.device, names)
@@ -107,6 +108,8 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     """Render, compile (or find on disk) and load `programs` as one module."""
     unique = list({p.name: p for p in programs}.values())
     source = device.renderer.render(unique)
+    if settings.get("POLY_DUMP_KERNELS"):
+        _dump(unique, source)
     cache = _cache_of(device)
     if cache is None:
         counters.kernels_compiled += len(unique)
@@ -125,6 +128,17 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     if binary.entries == source.entries:
         stored.save(cache, device, unique, key, source.entries)
     return device.load(binary)
+
+
+def _dump(programs: Sequence[LinearProgram], source: Source) -> None:
+    """What was generated, on standard error: a line about each kernel, then the text of all."""
+    for p in programs:
+        grid = "x".join(str(g[0]) if len(g) == 1 else str(g) for g in p.grid) or "1"
+        size = f"{p.flops} flops, {p.bytes} bytes"
+        print(f"# kernel {p.name}: {p.note} | grid {grid}, {size}", file=sys.stderr)
+    binary = isinstance(source.code, bytes)
+    text = f"# {len(source.code)} bytes of machine code" if binary else source.code
+    print(text, file=sys.stderr)
 
 
 def _cache_of(device: Device) -> DiskCache | None:
