@@ -16,6 +16,8 @@ from ..transform import bind, block, parts_of, peel, split, vectorize
 
 BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide its start
 MAX_LANES = 64
+MIN_LANES = 4
+SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still counts
 
 
 def lanes_for(kernel: Kernel, target: Target) -> int:
@@ -89,15 +91,19 @@ def contiguous_output(kernel: Kernel) -> UOp | None:
 def into_lanes(kernel: Kernel, loop: UOp, lanes: int) -> tuple[Kernel, UOp | None, UOp | None]:
     """Make vectors of `lanes` along a range: (kernel, remaining outer range, vector range).
 
-    What does not fill a vector is peeled off and runs as an ordinary loop. A range shorter than one
-    vector takes the largest power of two that fits; one of length 1 is left alone.
+    What does not fill a vector is peeled off: a shorter vector where it is a good part of the work
+    (a row of 56 is three vectors of 16 and one of 8), then an ordinary loop. A range shorter than
+    one vector takes the largest power of two that fits; one of length 1 is left alone.
     """
     n = length(loop)
     while lanes > n:
         lanes //= 2
     if lanes < 2:
         return kernel, loop, None
-    kernel, loop, _ = cut(kernel, loop, n - n % lanes)
+    kernel, loop, rest = cut(kernel, loop, n - n % lanes)
+    if rest is not None and length(rest) >= MIN_LANES:
+        if n <= SHORT_ROW * lanes or kernel.reductions:
+            kernel, _, _ = into_lanes(kernel, rest, lanes // 2)
     kernel, outer, inner = factored(kernel, loop, lanes)
     return vectorize(kernel, inner), outer, inner
 

@@ -20,8 +20,8 @@ from ...uop.ops import Ops, UOp, size
 from ..kernel import Kernel, extent, length, static, substitute
 from ..transform import bind, reorder, unroll
 from .common import (
+    MIN_LANES,
     contiguous_output,
-    cut,
     in_order,
     into_lanes,
     lanes_for,
@@ -31,7 +31,6 @@ from .common import (
     tile,
 )
 
-MIN_LANES = 4
 MAX_ROWS = 8
 MAX_VECTORS = 3
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
@@ -181,7 +180,7 @@ def _cycles(r: int, v: int) -> float:
 
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
-    kernel, n_outer, lane, left_lane = _in_vectors(kernel, shape.n, lanes)
+    kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
     vectors = length(n_outer) if n_outer is not None else 1
     r, v = register_tile(target, length(shape.m), vectors)
     n_inner = n_rest = None
@@ -193,27 +192,7 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     far = length(shape.n) * _steps(shape.reduced) * WORD > second_cache(target)
     kernel, reduced = _unroll_k(kernel, shape.reduced) if far else (kernel, list(shape.reduced))
     grid = in_order(others, [n_outer, m_outer])
-    inner = in_order([m_inner, m_rest, n_inner, n_rest, lane, left_lane])
-    return _finish(kernel, grid, reduced, inner)
-
-
-def _in_vectors(
-    kernel: Kernel, loop: UOp, lanes: int
-) -> tuple[Kernel, UOp | None, UOp | None, UOp | None]:
-    """`into_lanes`, and what does not fill a vector in shorter ones: (kernel, outer range, lanes,
-    lanes of the rest).
-
-    56 steps are three vectors of 16 and one of 8: as a loop, those 8 would take longer than all
-    others.
-    """
-    n = length(loop)
-    lanes = min(lanes, 1 << n.bit_length() - 1)
-    kernel, whole, left = cut(kernel, loop, n - n % lanes)
-    kernel, outer, lane = into_lanes(kernel, whole, lanes)
-    left_lane = None
-    if left is not None and length(left) >= MIN_LANES:
-        kernel, _, left_lane = into_lanes(kernel, left, lanes // 2)
-    return kernel, outer, lane, left_lane
+    return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
 
 
 def _steps(loops: tuple[UOp, ...]) -> int:
@@ -235,7 +214,7 @@ def _unroll_k(kernel: Kernel, reduced: tuple[UOp, ...]) -> tuple[Kernel, list[UO
 
 def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
-    kernel, k_outer, lane, left_lane = _in_vectors(kernel, shape.reduced[-1], lanes)
+    kernel, k_outer, lane = into_lanes(kernel, shape.reduced[-1], lanes)
     # A row needs one vector at a time; the columns' vectors are live beside all accumulators.
     columns = (target.registers - 1) // (DOT_ROWS + 1)
     near = shape.near if shape.near is not None and length(shape.near) <= columns else None
@@ -247,7 +226,7 @@ def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
         kernel = unroll(kernel, loop)
     grid = in_order((r for r in others if r is not near), [n_outer, m_outer])
     reduced = in_order(shape.reduced[:-1], [k_outer])
-    inner = in_order([lane, left_lane, m_inner, m_rest, near, n_inner, n_rest])
+    inner = in_order([lane, m_inner, m_rest, near, n_inner, n_rest])
     return _finish(kernel, grid, reduced, inner)
 
 
