@@ -50,3 +50,29 @@ def test_gradients_go_through_packed_products(device: str) -> None:
     np.testing.assert_allclose(
         y.grad.numpy(), np.broadcast_to(a.sum(0)[:, None], b.shape), rtol=1e-4, atol=1e-3
     )
+
+
+def test_keys_are_turned_where_dot_products_are_short() -> None:
+    def kernels(m: int, k: int, n: int, turned: bool = True) -> int:
+        q, keys = Tensor.empty(4, m, k), Tensor.empty(4, n, k) if turned else Tensor.empty(4, k, n)
+        right = keys.transpose(-2, -1) if turned else keys
+        return len(schedule([(q @ right).uop], "cpu").items)
+
+    assert kernels(256, 64, 256) == 2
+    assert kernels(256, 64, 256, turned=False) == 1  # vectors run along its columns as it is
+    assert kernels(256, 512, 256) == 1  # long dot products hide the sum over lanes
+    assert kernels(16, 64, 256) == 1  # too few rows to pay for a copy
+
+
+def test_a_product_with_turned_keys_is_numpys(device: str) -> None:
+    q = RNG.standard_normal((2, 130, 40)).astype(np.float32)
+    keys = RNG.standard_normal((2, 70, 40)).astype(np.float32)
+    want = q.astype(np.float64) @ keys.astype(np.float64).swapaxes(1, 2)
+    got = Tensor(q) @ Tensor(keys).transpose(1, 2)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_softmax_of_a_product_reads_it_once_from_memory() -> None:
+    """Scores, and one kernel for their softmax: the exponentials are not stored."""
+    scores = Tensor.empty(4, 64, 32) @ Tensor.empty(4, 32, 64)
+    assert len(schedule([scores.softmax(-1).uop], "cpu").items) == 2

@@ -125,7 +125,8 @@ def _survey(node: UOp, facts: Facts) -> None:
     if op is Ops.REDUCE or (
         (op in ELEMENTWISE or op in MOVEMENT)
         and not grows
-        and any(s in facts.epilogue for s in src)
+        # beside a reduction of it (a row's maximum) it has two readers: it is stored, this is not
+        and any(s in facts.epilogue and facts.level[s] == level for s in src)
     ):
         facts.epilogue.add(node)
     if node in facts.forced or op is Ops.REDUCE:
