@@ -27,18 +27,33 @@ def array(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def ours(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Maker:
+def function(
+    shapes: tuple[tuple[int, ...], ...],
+    ours: Callable[..., Any],
+    torch: Callable[..., Any],
+    numpy: Callable[..., Any] | None = None,
+    promise: tuple[str, float] | None = None,
+) -> Workload:
+    """One function of arrays of these shapes; torch's takes the module first."""
+    makers = {"ours": _compiled(ours, shapes), "torch": _eager_torch(torch, shapes)}
+    if numpy is not None:
+        inputs = [array(*s, seed=i) for i, s in enumerate(shapes)]
+        makers["numpy"] = lambda: lambda: numpy(*inputs)
+    return Workload(makers, promise)
+
+
+def _compiled(body: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> Maker:
     def make() -> Step:
         from polygrad import Tensor, jit
 
         inputs = [Tensor(array(*s, seed=i)).realize() for i, s in enumerate(shapes)]
-        compiled = jit(function)
+        compiled = jit(body)
         return lambda: compiled(*inputs)
 
     return make
 
 
-def torch_step(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Maker:
+def _eager_torch(body: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> Maker:
     def make() -> Step:
         import torch
 
@@ -46,93 +61,129 @@ def torch_step(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Maker:
 
         def step() -> object:
             with torch.inference_mode():
-                return function(torch, *inputs)
+                return body(torch, *inputs)
 
         return step
 
     return make
 
 
-def numpy_step(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Maker:
-    def make() -> Step:
-        inputs = [array(*s, seed=i) for i, s in enumerate(shapes)]
-        return lambda: function(*inputs)
-
-    return make
-
-
 def matmul(n: int) -> Workload:
-    shapes = ((n, n), (n, n))
-    return Workload(
-        {
-            "ours": ours(lambda a, b: a @ b, *shapes),
-            "torch": torch_step(lambda torch, a, b: a @ b, *shapes),
-            "numpy": numpy_step(lambda a, b: a @ b, *shapes),
-        },
-        ("numpy", 0.9),
+    return function(
+        ((n, n), (n, n)),
+        ours=lambda a, b: a @ b,
+        torch=lambda torch, a, b: a @ b,
+        numpy=lambda a, b: a @ b,
+        promise=("numpy", 0.9),
+    )
+
+
+def batched() -> Workload:
+    return function(
+        ((256, 64, 64), (256, 64, 64)),
+        ours=lambda a, b: a @ b,
+        torch=lambda torch, a, b: a @ b,
+        numpy=lambda a, b: a @ b,
     )
 
 
 def gelu_chain() -> Workload:
-    shapes = ((4096, 4096),) * 3
-
-    def peer(torch: Any, x: Any, y: Any, z: Any) -> Any:
-        return torch.nn.functional.gelu(x, approximate="tanh") * y + z
-
-    return Workload(
-        {
-            "ours": ours(lambda x, y, z: x.gelu() * y + z, *shapes),
-            "torch": torch_step(peer, *shapes),
-        },
-        ("torch", 3.0),
+    gelu = "tanh"
+    return function(
+        ((4096, 4096),) * 3,
+        ours=lambda x, y, z: x.gelu(gelu) * y + z,
+        torch=lambda torch, x, y, z: torch.nn.functional.gelu(x, approximate=gelu) * y + z,
+        promise=("torch", 3.0),
     )
 
 
 def softmax() -> Workload:
-    shape = (4096, 4096)
-    return Workload(
-        {
-            "ours": ours(lambda x: x.softmax(-1), shape),
-            "torch": torch_step(lambda torch, x: torch.softmax(x, -1), shape),
-        },
-        ("torch", 2.0),
+    return function(
+        ((4096, 4096),),
+        ours=lambda x: x.softmax(-1),
+        torch=lambda torch, x: torch.softmax(x, -1),
+        promise=("torch", 2.0),
     )
 
 
 def layer_norm() -> Workload:
-    shape = (4096, 1024)
-
-    def peer(torch: Any, x: Any) -> Any:
-        return torch.nn.functional.layer_norm(x, (1024,))
-
-    return Workload(
-        {"ours": ours(lambda x: x.layernorm(), shape), "torch": torch_step(peer, shape)}
+    return function(
+        ((4096, 1024),),
+        ours=lambda x: x.layernorm(),
+        torch=lambda torch, x: torch.nn.functional.layer_norm(x, (1024,)),
     )
 
 
 def total(axis: int | None) -> Workload:
-    shape = (4096, 4096)
-    return Workload(
-        {
-            "ours": ours(lambda x: x.sum(axis), shape),
-            "torch": torch_step(lambda torch, x: x.sum() if axis is None else x.sum(axis), shape),
-            "numpy": numpy_step(lambda x: x.sum(axis), shape),
-        },
-        ("torch", 0.8),
+    return function(
+        ((4096, 4096),),
+        ours=lambda x: x.sum(axis),
+        torch=lambda torch, x: x.sum() if axis is None else x.sum(axis),
+        numpy=lambda x: x.sum(axis),
+        promise=("torch", 0.8),
     )
 
 
+def running_total() -> Workload:
+    return function(
+        ((1000, 4096),),
+        ours=lambda x: x.cumsum(1),
+        torch=lambda torch, x: x.cumsum(1),
+        numpy=lambda x: x.cumsum(1),
+    )
+
+
+def ordering() -> Workload:
+    return function(
+        ((64, 4096),),
+        ours=lambda x: x.sort(1)[0],
+        torch=lambda torch, x: x.sort(1)[0],
+        numpy=lambda x: np.sort(x, 1),
+    )
+
+
+IMAGES, FILTERS = (8, 64, 56, 56), (64, 64, 3, 3)
+
+
 def convolution() -> Workload:
-    shapes = ((8, 64, 56, 56), (64, 64, 3, 3))
+    return function(
+        (IMAGES, FILTERS),
+        ours=lambda x, w: x.conv2d(w, padding=1),
+        torch=lambda torch, x, w: torch.nn.functional.conv2d(x, w, padding=1),
+    )
 
-    def peer(torch: Any, x: Any, w: Any) -> Any:
-        return torch.nn.functional.conv2d(x, w, padding=1)
 
-    return Workload(
-        {
-            "ours": ours(lambda x, w: x.conv2d(w, padding=1), *shapes),
-            "torch": torch_step(peer, *shapes),
-        }
+def depthwise() -> Workload:
+    return function(
+        (IMAGES, (64, 1, 3, 3)),
+        ours=lambda x, w: x.conv2d(w, padding=1, groups=64),
+        torch=lambda torch, x, w: torch.nn.functional.conv2d(x, w, padding=1, groups=64),
+    )
+
+
+def convolution_gradient(to: int) -> Workload:
+    """Of a convolution's result, to its images (0) or its filters (1)."""
+
+    def ours(*parts: Any) -> Any:
+        x, w, g = parts
+        return (x.conv2d(w, padding=1) * g).sum().gradient(parts[to])[0]
+
+    def torch(torch: Any, x: Any, w: Any, g: Any) -> Any:
+        wanted = [to == 0, to == 1, False]
+        backward = torch.ops.aten.convolution_backward
+        return backward(g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted)[to]
+
+    return function((IMAGES, FILTERS, IMAGES), ours=ours, torch=torch)
+
+
+def attention() -> Workload:
+    def torch(torch: Any, q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return function(
+        ((4, 8, 512, 64),) * 3,
+        ours=lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
+        torch=torch,
     )
 
 
@@ -203,13 +254,23 @@ def training(sizes: tuple[int, ...], batch: int, classes: bool, promise: float) 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "matmul256": lambda: matmul(256),
     "matmul512": lambda: matmul(512),
+    "matmul1024": lambda: matmul(1024),
+    "matmul2048": lambda: matmul(2048),
+    "bmm256x64": batched,
     "geluchain16M": gelu_chain,
     "softmax4096": softmax,
     "layernorm4096x1024": layer_norm,
     "sum_full": lambda: total(None),
     "sum_ax0": lambda: total(0),
     "sum_ax1": lambda: total(1),
+    "cumsum1000x4096": running_total,
+    "sort64x4096": ordering,
     "conv2d": convolution,
+    "conv2d_to_images": lambda: convolution_gradient(0),
+    "conv2d_to_filters": lambda: convolution_gradient(1),
+    "conv2d_depthwise": depthwise,
+    "attention": attention,
     "mlp_b32": lambda: training((784, 512, 512, 10), 32, True, 1.0),
+    "mlp_b256": lambda: training((784, 512, 512, 10), 256, True, 1.0),
     "tinymlp_b32": lambda: training((10, 32, 1), 32, False, 5.0),
 }
