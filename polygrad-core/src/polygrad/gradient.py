@@ -385,7 +385,7 @@ def _scan(node: UOp, g: UOp) -> UOp:
     """Each element counts in every running sum from its own place on."""
     op, axis = node.arg
     if op is not Ops.ADD:
-        raise GradientError(f"a running {op.name} has no gradient yet; a running sum has.")
+        raise GradientError(f"a running {op.name} has no gradient; a running sum has.")
     return g.flip((axis,)).scan(op, axis).flip((axis,))
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Statistics(Writing):
-    """bincount, histogram, multinomial, cov, cdist, cummax, logcumsumexp, index_put and others."""
+    """bincount, histogram, multinomial, cov, cdist, cummax, index_put and others."""
 
     __slots__ = ()
 
@@ -251,23 +251,6 @@ class Statistics(Writing):
         numbers = UOp.iota(u.shape[a]).reshape(_along(a, u.shape)).broadcast_to(u.shape)
         places = result(reached.where(numbers, 0).scan(Ops.MAXIMUM, a), self)
         return self.gather(a, places), places
-
-    def logcumsumexp(self, axis: Integer | None = None, *, dim: Integer | None = None) -> Tensor:
-        """log(cumsum(exp(self))) along an axis (the first by default) without overflow. log2(n)
-        passes, each adding what stands twice as far back (Hillis and Steele 1986)."""
-        axis = either("logcumsumexp", axis, dim)
-        a = axis_of("logcumsumexp", 0 if axis is None else axis, self.ndim)
-        u = wide(self._float())
-        n = u.shape[a] if u.shape else 0
-        back = 1
-        while back < n:
-            pads, keep = [(0, 0, 0)] * len(u.shape), [(0, m, 1) for m in u.shape]
-            pads[a], keep[a] = (back, 0, 0), (0, n - back, 1)
-            earlier = u.shrink(keep).pad(pads)
-            inside = (UOp.iota(n) >= back).reshape(_along(a, u.shape)).broadcast_to(u.shape)
-            u = inside.where(formulas.logaddexp(u, earlier), u).contiguous()
-            back *= 2
-        return result(narrow(u, self._float().dtype), self)
 
     # ---- places
 
