@@ -58,6 +58,8 @@ class Statistics(Writing):
         >>> Tensor([1, 0, 1]).bincount().tolist()
         [1, 2]
         """
+        if self.dtype.kind == "bool":
+            return self.cast(dtypes.int32).bincount(weights, minlength)
         if self.ndim != 1 or not self.dtype.is_int:
             raise ShapeError(
                 f"bincount takes a vector of integers, not {self.dtype.name} {self.shape}."
@@ -93,6 +95,7 @@ class Statistics(Writing):
         """(counts, edges) as numpy's: `bins` equal parts of `range`, by default from the least to
         the largest element, or a vector of rising edges. Each part holds its lower edge, the last
         one both. Counts are int32, or sums of `weights`; `density` divides so that the area is 1.
+        NaN is in no part, and a range that would come from NaN is NaN (numpy raises).
 
         >>> from polygrad import Tensor
         >>> Tensor([0.0, 1.0, 1.5, 4.0]).histogram(2)[0].tolist()
