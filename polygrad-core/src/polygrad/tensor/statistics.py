@@ -273,7 +273,7 @@ class Statistics(Writing):
         view = parse(self.shape, indices if isinstance(indices, tuple) else (indices,))
         total = self.numel()
         kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
-        numbers = (UOp.iota(max(total, 1), kind) + 1).shrink([(0, total, 1)]).reshape(self.shape)
+        numbers = (UOp.iota(total, kind) + 1).reshape(self.shape)
         places = read(numbers, view) - 1  # outside its axis an index reads 0, here -1
         given = operand(values, "index_put")
         if isinstance(given, Base):
