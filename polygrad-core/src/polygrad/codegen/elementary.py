@@ -11,8 +11,8 @@ worse on samples.
   infinity by itself. Adding 1.5 * 2^23 rounds to an integer n and leaves it, with the bias of the
   exponent twice, in the low bits of the sum. What n ln(2) has beyond its exact head is added to the
   small terms, so that the largest, r, is exact.
-* **exp2, pow**: with an *even* n, so that 2^n is the square of one power of two. The price, |r| <= 1
-  in place of half of it, is two coefficients.
+* **exp2, pow**: with an *even* n, so that 2^n is the square of one power of two. The price, |r| <=
+  1 in place of half of it, is two coefficients.
 * **log**: x = 2^e m with m in [sqrt(1/2), sqrt(2)) and f = m - 1 exact. float32 takes a polynomial
   in f, float64 the series of atanh in s = f / (2 + f) (the arrangement of fdlibm's e_log.c), which
   needs a division and half the terms.

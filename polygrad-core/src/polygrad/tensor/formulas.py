@@ -252,10 +252,9 @@ def relu(x: UOp) -> UOp:
 
 def clip(x: UOp, low: UOp | None, high: UOp | None) -> UOp:
     """Slope 1 at the bounds; NaN stays NaN, of a bound too."""
-    for bound, beyond in ((low, lambda u, b: u < b), (high, lambda u, b: u > b)):
-        if bound is not None:
-            x = (beyond(x, bound) | isnan(bound)).where(bound, x)
-    return x
+    if low is not None:
+        x = ((x < low) | isnan(low)).where(low, x)
+    return x if high is None else ((x > high) | isnan(high)).where(high, x)
 
 
 def gelu_tanh(x: UOp) -> UOp:
