@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygrad import Tensor
+from polygrad import Context, Tensor
 from polygrad.errors import PolygradError
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -249,6 +249,16 @@ def test_one_number_seen_three_thousand_million_times(device: str) -> None:
 
 def test_arange_takes_int64_where_32_bits_do_not_hold_it(device: str) -> None:
     assert Tensor.arange(LARGE)[LARGE - 1].item() == LARGE - 1
+
+
+@pytest.mark.parametrize("shape", [(8, 1 << 25), (1 << 31,)])
+def test_long_sums_do_not_stop_at_the_end_of_float32(shape: tuple[int, ...]) -> None:
+    """At 2^24 a float32 that counts by ones stays where it is."""
+    with Context(POLY_DEV="cpu", POLY_SPEC=1):
+        ones = Tensor([1.0]).expand(*shape)
+        total, mean = Tensor.numpy_many(ones.sum(-1), ones.mean(-1))
+    np.testing.assert_array_equal(total, np.full(shape[:-1], float(shape[-1])))
+    np.testing.assert_array_equal(mean, np.ones(shape[:-1]))
 
 
 # ---- creation
