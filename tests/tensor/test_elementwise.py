@@ -273,6 +273,12 @@ def test_clip_keeps_nan_and_takes_the_upper_bound_last(device: str) -> None:
     )
 
 
+def test_a_bound_that_is_nan_makes_all_nan(device: str) -> None:
+    x = Tensor([1.0, 2.0])
+    for bounds in ((float("nan"), 3.0), (0.0, float("nan")), (Tensor([float("nan")] * 2), None)):
+        assert np.isnan(x.clip(*bounds).numpy()).all()
+
+
 def test_masked_fill_and_nan_to_num(device: str) -> None:
     x = Tensor([1.0, float("nan"), float("inf"), -float("inf")])
     np.testing.assert_array_equal(x.nan_to_num().numpy(), np.nan_to_num(x.numpy()))

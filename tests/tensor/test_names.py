@@ -44,7 +44,7 @@ NAMES: dict[str, str] = {
     "products": "norm outer kron bmm tensordot cross trace addmm cdist cov corrcoef",
     "selection": "unique nonzero masked_select searchsorted argwhere isin index_select index_add"
     " index_put scatter_add count_nonzero",
-    "statistics": "bincount histogram quantile median multinomial bernoulli sample_logits",
+    "statistics": "bincount histogram quantile median kthvalue multinomial bernoulli sample_logits",
     "shapes": "vstack hstack tile movedim swapaxes unbind narrow rot90 broadcast_to diff",
     "layers": "conv1d conv3d conv_transpose1d conv_transpose3d rms_norm group_norm instance_norm",
     "numbers": "atan2 hypot nan_to_num allclose signbit nextafter logspace",

@@ -22,6 +22,7 @@ _NAMES = {
     "Tensor": "tensor",
     "UOp": "uop.ops",
     "Variable": "uop",
+    "associative_scan": "_scan",
     "compile": "_jit",
     "device": "",
     "dtypes": "dtype",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from . import nn as nn
     from ._jit import compile as compile
     from ._jit import jit as jit
+    from ._scan import associative_scan as associative_scan
     from .dtype import dtypes as dtypes
     from .errors import PolygradError as PolygradError
     from .model import Model as Model

@@ -329,8 +329,8 @@ def _scatter_updates(node: UOp, g: UOp) -> UOp:
     if mode != "set":
         raise GradientError(f"scatter with mode {mode!r} has no gradient.")
     # Of updates to one place the last wins: number them, write the numbers, see whose stayed.
-    numbers = UOp.iota(max(1, _size(index.shape))).reshape(index.shape)
-    stayed = UOp.const(dtypes.int32, -1).broadcast_to((base.shape[axis],))
+    numbers = UOp.iota(_size(index.shape)).reshape(index.shape)
+    stayed = UOp.const(numbers.dtype, -1).broadcast_to((base.shape[axis],))
     stayed = stayed.scatter(index, numbers, 0, "set").gather(index, 0)
     shape = (1,) * axis + index.shape + (1,) * (len(base.shape) - axis - 1)
     won = stayed.eq(numbers).reshape(shape).expand(updates.shape)
@@ -385,7 +385,7 @@ def _scan(node: UOp, g: UOp) -> UOp:
     """Each element counts in every running sum from its own place on."""
     op, axis = node.arg
     if op is not Ops.ADD:
-        raise GradientError(f"a running {op.name} has no gradient yet; a running sum has.")
+        raise GradientError(f"a running {op.name} has no gradient; a running sum has.")
     return g.flip((axis,)).scan(op, axis).flip((axis,))
 
 

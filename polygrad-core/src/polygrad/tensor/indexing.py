@@ -351,10 +351,6 @@ def flat_places(name: str, shape: Shape, index: Base, axis: int) -> UOp:
         if a == axis:
             nodes.append(wrapped(index.uop, shape[a]))
         else:
-            nodes.append(
-                UOp.iota(max(n, 1))
-                .shrink([(0, n, 1)])
-                .reshape((1,) * a + (n,) + (1,) * (len(inner) - a - 1))
-                .expand(inner)
-            )
+            along = (1,) * a + (n,) + (1,) * (len(inner) - a - 1)
+            nodes.append(UOp.iota(n).reshape(along).expand(inner))
     return flat_index(nodes, shape)

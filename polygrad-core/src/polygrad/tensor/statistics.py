@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Statistics(Writing):
-    """bincount, histogram, multinomial, cov, cdist, cummax, logcumsumexp, index_put and others."""
+    """bincount, histogram, multinomial, cov, cdist, cummax, index_put and others."""
 
     __slots__ = ()
 
@@ -58,6 +58,8 @@ class Statistics(Writing):
         >>> Tensor([1, 0, 1]).bincount().tolist()
         [1, 2]
         """
+        if self.dtype.kind == "bool":
+            return self.cast(dtypes.int32).bincount(weights, minlength)
         if self.ndim != 1 or not self.dtype.is_int:
             raise ShapeError(
                 f"bincount takes a vector of integers, not {self.dtype.name} {self.shape}."
@@ -93,6 +95,7 @@ class Statistics(Writing):
         """(counts, edges) as numpy's: `bins` equal parts of `range`, by default from the least to
         the largest element, or a vector of rising edges. Each part holds its lower edge, the last
         one both. Counts are int32, or sums of `weights`; `density` divides so that the area is 1.
+        NaN is in no part, and a range that would come from NaN is NaN (numpy raises).
 
         >>> from polygrad import Tensor
         >>> Tensor([0.0, 1.0, 1.5, 4.0]).histogram(2)[0].tolist()
@@ -252,23 +255,6 @@ class Statistics(Writing):
         places = result(reached.where(numbers, 0).scan(Ops.MAXIMUM, a), self)
         return self.gather(a, places), places
 
-    def logcumsumexp(self, axis: Integer | None = None, *, dim: Integer | None = None) -> Tensor:
-        """log(cumsum(exp(self))) along an axis (the first by default) without overflow. log2(n)
-        passes, each adding what stands twice as far back (Hillis and Steele 1986)."""
-        axis = either("logcumsumexp", axis, dim)
-        a = axis_of("logcumsumexp", 0 if axis is None else axis, self.ndim)
-        u = wide(self._float())
-        n = u.shape[a] if u.shape else 0
-        back = 1
-        while back < n:
-            pads, keep = [(0, 0, 0)] * len(u.shape), [(0, m, 1) for m in u.shape]
-            pads[a], keep[a] = (back, 0, 0), (0, n - back, 1)
-            earlier = u.shrink(keep).pad(pads)
-            inside = (UOp.iota(n) >= back).reshape(_along(a, u.shape)).broadcast_to(u.shape)
-            u = inside.where(formulas.logaddexp(u, earlier), u).contiguous()
-            back *= 2
-        return result(narrow(u, self._float().dtype), self)
-
     # ---- places
 
     def argwhere(self) -> Tensor:
@@ -287,7 +273,7 @@ class Statistics(Writing):
         view = parse(self.shape, indices if isinstance(indices, tuple) else (indices,))
         total = self.numel()
         kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
-        numbers = (UOp.iota(max(total, 1), kind) + 1).shrink([(0, total, 1)]).reshape(self.shape)
+        numbers = (UOp.iota(total, kind) + 1).reshape(self.shape)
         places = read(numbers, view) - 1  # outside its axis an index reads 0, here -1
         given = operand(values, "index_put")
         if isinstance(given, Base):

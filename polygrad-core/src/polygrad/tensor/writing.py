@@ -271,7 +271,7 @@ def _scattered(x: UOp, view: View, value: Any) -> UOp:
     # at 1, as an index outside its axis reads 0.
     total = size(x.shape)
     wide = dtypes.int64 if total >= 1 << 31 else dtypes.int32
-    numbers = (UOp.iota(max(total, 1), wide) + 1).shrink([(0, total, 1)]).reshape(x.shape)
+    numbers = (UOp.iota(total, wide) + 1).reshape(x.shape)
     places = read(numbers, view) - 1
     flat = x.reshape((total,)).scatter(places, _spread(value, x.dtype, places.shape), 0, "set")
     return flat.reshape(x.shape)

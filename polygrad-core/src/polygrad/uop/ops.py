@@ -164,8 +164,10 @@ class UOp(_Parts):
         return UOp(Ops.VARIABLE, dtype, (), (name, lo, hi))
 
     @staticmethod
-    def iota(n: int, dtype: DType = dtypes.int32) -> UOp:
-        return UOp(Ops.IOTA, dtype, (), n)
+    def iota(n: int, dtype: DType | None = None) -> UOp:
+        """0, 1, …, n - 1, in int32 if that holds them."""
+        dtype = dtype or (dtypes.int32 if n < 1 << 31 else dtypes.int64)
+        return UOp(Ops.IOTA, dtype, (), n) if n else UOp.const(dtype, 0).broadcast_to((0,))
 
     @staticmethod
     def range(
