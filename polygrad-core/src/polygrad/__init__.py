@@ -27,6 +27,7 @@ _NAMES = {
     "device": "",
     "dtypes": "dtype",
     "errors": "",
+    "function": "_function",
     "jit": "_jit",
     "nn": "",
 }
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from . import device as device
     from . import errors as errors
     from . import nn as nn
+    from ._function import function as function
     from ._jit import compile as compile
     from ._jit import jit as jit
     from ._scan import associative_scan as associative_scan

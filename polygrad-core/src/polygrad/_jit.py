@@ -17,27 +17,30 @@ where it meets tensors from outside that were not computed yet.
 
 from __future__ import annotations
 
-import functools
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from . import settings
+from ._around import Place, Same, places, receiver_of
 from ._nested import filled, flatten, names_of, rebuilt, taken
+from ._slopes import Slopes, slopes_of
 from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
-from .engine.capture import Capture, active, as_scalar, evaluator
+from .engine.capture import Capture, Condition, active, as_scalar, evaluator, fulfilled, plain
 from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current
-from .errors import ArgumentError, public, shown
+from .errors import ArgumentError, CaptureWarning, public, shown, user_level
 from .tensor import Tensor
+from .tensor.base import _no_grad, replayed
 from .tensor.base import leaf as tensor_of_leaf
-from .tensor.base import replayed
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
 
@@ -71,7 +74,9 @@ class Signature(NamedTuple):
     structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
     tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
     training: bool
+    no_grad: bool
     runtime: Runtime
+    around: tuple[Any, ...]  # what the function reads from closure, globals and its object
 
 
 class Compiled:
@@ -80,15 +85,23 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], what: str, one_signature: bool) -> None:
         if not callable(function):
             raise ArgumentError(f"{what} takes a function, not {shown(function)}.")
-        functools.update_wrapper(self, function)
+        update_wrapper(self, function)
         self.function, self.what, self.one_signature = function, what, one_signature
-        self._captures: OrderedDict[Signature, list[_Captured]] = OrderedDict()
+        self._captures: OrderedDict[Signature, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
         self._calls = self._captured = 0
+        self._warned = False
+        self.receiver = receiver_of(function)
+        self._places: tuple[Place, ...] | None = None  # until the first call
 
     @property
     def name(self) -> str:
         return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return f"{self.what} of {self.name}"
 
     @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +117,7 @@ class Compiled:
         return captured(tensors, numbers)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else partial(self, instance)
 
     # ---- what users may ask
 
@@ -154,11 +167,21 @@ class Compiled:
         shown = tuple(
             [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
         )
-        return Signature(structure, shown, settings.get("TRAINING"), current())
+        training = bool(settings.override("TRAINING"))
+        around: tuple[Any, ...] = ()
+        if self._places is None or self._places:
+            first = structure[0] if structure else None
+            around = self._around(first.it if isinstance(first, Same) else self.receiver)
+        return Signature(structure, shown, training, _no_grad.get(), current(), around)
 
-    def _find(self, signature: Signature, numbers: Sequence[int | float]) -> _Captured | None:
+    def _around(self, receiver: Any) -> tuple[Any, ...]:
+        if self._places is None:
+            self._places = places(self.function, receiver)
+        return tuple([p.value(receiver) for p in self._places])
+
+    def _find(self, signature: Signature, numbers: Sequence[int | float]) -> Any:
         for captured in self._captures.get(signature, ()):
-            if captured.pinned is None or captured.fits(numbers):
+            if not captured.conditions or fulfilled(captured.conditions, numbers):
                 return captured
         return None
 
@@ -169,23 +192,43 @@ class Compiled:
         kwargs: Mapping[str, Any],
         tensors: Sequence[Tensor],
         numbers: Sequence[int | float],
-    ) -> _Captured:
+    ) -> Any:
         with self._lock:
             found = self._find(signature, numbers)  # another thread may have been faster
             if found is not None:
                 return found
             if self.one_signature:
                 self._refuse_others(signature, args, kwargs)
-            what = f"{self.what} of {self.name}"
-            captured = _capture(self.function, what, args, kwargs, tensors, numbers)
+            make = partial(Trace, self.title, args, kwargs, tensors, numbers)
+            captured = settled(make, self.function).compile()
             self._captured += 1
-            some = self._captures.setdefault(signature, [])
-            some.append(captured)
-            self._captures.move_to_end(signature)
-            del some[:-CAPACITY]
-            while len(self._captures) > CAPACITY:
-                self._captures.popitem(last=False)
+            self._keep(signature, captured)
             return captured
+
+    def _keep(self, signature: Signature, captured: Any) -> None:
+        some = self._captures.setdefault(signature, [])
+        some.append(captured)
+        self._captures.move_to_end(signature)
+        alike = [
+            s for s in self._captures if s._replace(around=()) == signature._replace(around=())
+        ]
+        if len(some) > CAPACITY:
+            self._warn("a number that Python looks at (a condition, a shape, a loop)")
+        elif len(alike) > CAPACITY:
+            self._warn("what it reads from around it (a global, an attribute)")
+        del some[:-CAPACITY]
+        while len(self._captures) > CAPACITY:
+            self._captures.popitem(last=False)
+
+    def _warn(self, what: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.title} was captured for {CAPACITY + 1} values of {what}; {CAPACITY} are"
+                " kept. Pass it as an argument that meets tensors alone, or as a tensor.",
+                CaptureWarning,
+                stacklevel=user_level(),
+            )
 
     def _refuse_others(
         self, signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -220,23 +263,23 @@ class _Captured:
         self,
         recorded: Recorded,
         capture: Capture,
-        pinned: Mapping[int, int | float],
+        conditions: Sequence[Condition],
         outputs: Any,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         assigned: Sequence[int],
+        slopes: Slopes | None,
     ) -> None:
+        self.slopes, self.before = slopes, tuple(capture.before_calls)
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
-        self.pinned = dict(pinned) or None  # number argument -> the value it was captured with
-        self.values = [(evaluator(e), d) for e, d in capture.numbers]
+        self.conditions = conditions
+        self.values = [(evaluator(a.expression), a.dtype) for a in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
         self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
-        self.simple = outputs == ("tensor", 0) and not assigned
-
-    def fits(self, numbers: Sequence[int | float]) -> bool:
-        assert self.pinned is not None
-        return all(numbers[i] == v for i, v in self.pinned.items())
+        self.plain = outputs == ("tensor", 0) and not assigned and slopes is None
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+        for prepare in self.before:
+            prepare()
         runtime = self.recorded.runtime
         inputs = [_leaf_of(t) for t in tensors]
         values: Any = ()
@@ -245,9 +288,12 @@ class _Captured:
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
         buffers = self.recorded.with_leaves(inputs, values)
+        if self.plain:
+            return _fresh(runtime, buffers[0], self.specs[0])
         made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
-        if self.simple:
-            return made[0]
+        if self.slopes is not None:
+            drawn = None if self.drawn is None else values[-3:]
+            self.slopes.follow(runtime, made, tensors, numbers, drawn)
         first = len(made) - len(self.assigned)
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
@@ -271,25 +317,17 @@ def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...],
     return replayed(node, device)
 
 
-def _capture(
-    function: Callable[..., Any],
-    what: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    tensors: Sequence[Tensor],
-    numbers: Sequence[int | float],
-) -> _Captured:
-    """Run the function over symbols, again if it met tensors without memory, and compile."""
-    runtime = current()
+def settled(make: Callable[[], Trace], function: Callable[..., Any]) -> Trace:
+    """A run of the function over symbols; a second one if it met tensors without memory."""
     for _ in range(2):
-        trace = _Trace(runtime, what, args, kwargs, tensors, numbers)
+        trace = make()
         trace.run(function)
         if not _settle(trace):
             break
-    return trace.compile()
+    return trace
 
 
-def _settle(trace: _Trace) -> bool:
+def _settle(trace: Trace) -> bool:
     """Give memory to the tensors from outside. True if some changed, so that the trace is of no
     use.
 
@@ -319,19 +357,21 @@ def _part(tensor: Tensor, runtime: Runtime) -> None:
     tensor._replace(new)
 
 
-class _Trace:
+class Trace:
     """One run of the function over symbols."""
 
     def __init__(
         self,
-        runtime: Runtime,
         what: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         tensors: Sequence[Tensor],
-        numbers: Sequence[int | float],
+        numbers: Sequence[Any],
+        *,
+        pure: bool = False,
+        fixed: bool = False,
     ) -> None:
-        self.capture = capture = Capture(runtime, what)
+        self.capture = capture = Capture(current(), what, pure)
         self.numbers = numbers
         self.leaves = [capture.placeholder(t.dtype, t.shape, t.device) for t in tensors]
         self.symbols = [
@@ -340,7 +380,8 @@ class _Trace:
         ]
         capture.made.update(map(id, self.symbols))
         given = iter(self.symbols)
-        values = iter([capture.number(i, v) for i, v in enumerate(numbers)])
+        symbols = [capture.number(i, plain(v)) for i, v in enumerate(numbers)]
+        values: Iterator[Any] = iter(numbers if fixed else symbols)
         self.args = [rebuilt(a, given, values) for a in args]
         self.kwargs = {k: rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
 
@@ -349,7 +390,7 @@ class _Trace:
         capture = self.capture
         roots: dict[UOp, int] = {}
         try:
-            with capture.runtime.capture(capture):
+            with capture.runtime.capture(capture), settings.Context():  # settings are put back
                 returned = call_back(capture.what, function, *self.args, **self.kwargs)
                 self.outputs = taken(returned, roots)
             ends = [(o, o.tensor.uop) for o in capture.outside.values()]
@@ -360,17 +401,19 @@ class _Trace:
         self.updates = {o.node: end for o, end in ends if end is not o.node}
 
     def compile(self) -> _Captured:
-        capture = self.capture
+        capture, updates = self.capture, self.updates
         holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
         variables = [v for v, _ in capture.numbers.values()]
         recorded = make_plan(
             self.roots,
             self.leaves,
             [*variables, *(capture.draw_nodes or ())],
-            self.updates,
+            updates,
             holders,
         )
-        pinned = {i: self.numbers[i] for i in sorted(capture.pinned)}
+        outside = [o for o in capture.outside.values() if not capture.symbolic([o.node])]
+        slopes = slopes_of(self, outside)
         default = next((f.device for f in recorded.routine.fresh), "")
         specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
-        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned)
+        given = capture.conditions(self.numbers)
+        return _Captured(recorded, capture, given, self.outputs, specs, self.assigned, slopes)

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes, misfit, to_dtype
+from ..engine.capture import Number as Symbol
 from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Shape, size
 
@@ -36,6 +37,19 @@ def from_host(data: Any, dtype: DType | None) -> Host:
 
         return from_dlpack(data)
     return _from_buffer(data)
+
+
+def array_of(values: memoryview, dtype: DType, shape: Shape) -> Any:
+    """A numpy array over bytes; bfloat16 becomes float32."""
+    import numpy as np
+
+    name = dtype.name
+    if not size(shape):
+        return np.empty(shape, "float32" if name == "bfloat16" else name)
+    if name == "bfloat16":
+        words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
+        return words.view(np.float32).reshape(shape)
+    return np.frombuffer(values, name).reshape(shape)
 
 
 # ---- lists
@@ -67,6 +81,9 @@ def _ragged(items: Sequence[Any], i: int, n: int, depth: int) -> str:
 
 def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
     kinds = set(map(type, flat))
+    if Symbol in kinds:  # data of this call: other numbers are captured anew
+        flat = [x.pin() if type(x) is Symbol else x for x in flat]
+        kinds = set(map(type, flat))
     if not kinds <= {bool, int, float}:
         flat = [_number(x) for x in flat]
         kinds = set(map(type, flat))
