@@ -24,20 +24,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import settings
-from ._nested import filled, flatten, names_of, rebuilt, taken
+from ._nested import filled, flatten, names_of, rebuilt, taken, tensors_of
 from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
 from .engine.capture import Capture, active, as_scalar, evaluator
+from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
-from .engine.runtime import Runtime, current
+from .engine.runtime import Runtime, current, owned_by, use
 from .errors import ArgumentError, public, shown
 from .tensor import Tensor
 from .tensor.base import leaf as tensor_of_leaf
-from .tensor.base import replayed
+from .tensor.base import one_owner, replayed
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
 
@@ -85,6 +86,7 @@ class Compiled:
         self._captures: OrderedDict[Signature, list[_Captured]] = OrderedDict()
         self._lock = threading.RLock()
         self._calls = self._captured = 0
+        self._owner = explicit.get()
 
     @property
     def name(self) -> str:
@@ -94,6 +96,9 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if active.get() is not None:  # inside another capture it is an ordinary function
             return self.function(*args, **kwargs)
+        if world.several and (home := self._elsewhere((args, kwargs))):
+            with use(home):
+                return self(*args, **kwargs)
         tensors: list[Tensor] = []
         numbers: list[int | float] = []
         signature = self._signature(args, kwargs, tensors, numbers)
@@ -116,6 +121,10 @@ class Compiled:
     @public
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture and compile for these arguments without running."""
+        if world.several and (home := self._elsewhere((args, kwargs))):
+            with use(home):
+                self.prepare(*args, **kwargs)
+            return
         tensors: list[Tensor] = []
         numbers: list[int | float] = []
         signature = self._signature(args, kwargs, tensors, numbers)
@@ -140,6 +149,14 @@ class Compiled:
             self._captures.clear()
 
     # ---- captures
+
+    def _elsewhere(self, arguments: Any) -> Runtime | None:
+        """The runtime that a call belongs to, if it is not the current one: the function's own, or
+        that of its arguments, which all have the same."""
+        owner = self._owner
+        if owner is None:
+            owner = one_owner(tensors_of(arguments))
+        return None if owner is explicit.get() else owned_by(owner)
 
     def _signature(
         self,
@@ -268,7 +285,7 @@ def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...],
     dtype, shape, device = spec
     node = UOp.buffer(dtype, shape, device)
     runtime.bind(node, buffer)
-    return replayed(node, device)
+    return replayed(node, device, runtime.owner)
 
 
 def _capture(

@@ -114,6 +114,15 @@ TABLE: dict[str, Setting] = {
     ),
     # what a Context alone says
     "TRAINING": Setting(_flag, False, "dropout and batch statistics are on", environment=False),
+    "TIMING": Setting(
+        _flag, False, "1: what is compiled here counts its seconds (stats)", environment=False
+    ),
+    "LOGICAL": Setting(
+        _one_of("until_realize", "always"),
+        "until_realize",
+        "always: tensors keep the graph that computed them (uop_logical)",
+        environment=False,
+    ),
 }
 
 _overrides: ContextVar[Mapping[str, Any]] = ContextVar(
@@ -137,6 +146,50 @@ def get(name: str) -> Any:
     if key not in _parsed:
         _parsed[key] = _read(name, setting, text)
     return _parsed[key]
+
+
+class Live:
+    """One setting as an object: `.value` is what it is now, in this thread.
+
+    >>> with Context(LOGICAL="always"):
+    ...     LOGICAL.value
+    'always'
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def value(self) -> Any:
+        return get(self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}={self.value}"
+
+
+LOGICAL = Live("LOGICAL")
+
+
+@public
+def getenv(name: str, default: Any = 0) -> Any:
+    """An environment variable as the type of `default`; one of our settings as `Context` has it.
+
+    >>> getenv("A_VARIABLE_THAT_IS_NOT_SET", 1.5)
+    1.5
+    """
+    if name in TABLE:
+        return get(name)
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise SettingError(
+            f"{name}={text} cannot be read: expected {type(default).__name__}, as the default."
+        ) from None
 
 
 def override(name: str) -> Any:
@@ -186,6 +239,20 @@ class Context:
 
     def __exit__(self, *_: object) -> None:
         _overrides.reset(self._tokens.pop())
+
+
+Overrides = Token[Mapping[str, Any]]
+
+
+def exchange(old: Mapping[str, Any], new: Mapping[str, Any]) -> Overrides:
+    """Take what a runtime sets out of this thread's overrides and put in what another one sets."""
+    kept = {name: value for name, value in _overrides.get().items() if name not in old}
+    return _overrides.set({**kept, **new})
+
+
+def restore(before: Overrides) -> None:
+    """Undo an `exchange`."""
+    _overrides.reset(before)
 
 
 def for_child() -> dict[str, str]:

@@ -43,6 +43,11 @@ def get(name: str) -> Device:
     return device
 
 
+def usable() -> list[Device]:
+    """The devices that are open in this process."""
+    return [device for device in list(_open.values()) if not device.forked]
+
+
 def _forked_error(device: Device) -> DeviceForked:
     base, index = split(device.name)
     return DeviceForked(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..device.buffer import Buffer
 from ..engine import Recorded, Runtime, make_plan, use
+from ..engine.owner import mixed
 from ..engine.random import Draws
 from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
+from ..tensor.base import away
 from ..tensor.base import leaf as make_leaf
 from ..uop.ops import UOp
 from .capture import Captured, State, draw_variables
@@ -135,6 +137,8 @@ class Runnable:
         spec = self.specs[name]
         if isinstance(value, Tensor):
             label = f"{what}: {name!r}"
+            if away(value):
+                raise mixed(self.runtime.owner, value.runtime.owner)
             check_shape(label, value.shape, spec)
             check_dtype(label, value.dtype, spec)
             ready = value.cast(spec.dtype).to(self.device).realize()

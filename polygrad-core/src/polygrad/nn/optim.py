@@ -11,6 +11,7 @@ Without parameters an optimizer is a description, which `Model.fit` and `bind` c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from .. import settings
@@ -26,7 +27,8 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
-from ..tensor.store import realize
+from ..tensor.base import away, one_owner
+from ..tensor.store import inside, realize
 from . import lr as lr_module
 
 Update = tuple[Tensor, Tensor]  # what is assigned to, and what
@@ -43,8 +45,8 @@ class Optimizer:
         self.schedule = lr = lr_module.checked(lr)
         self.steps = 0
         _check_numbers(self, options)
-        self._set_rate(lr_module.resolve(lr, 1))
         self.params: list[Tensor] = []
+        self._set_rate(lr_module.resolve(lr, 1))
         self.state: dict[str, Tensor] = {}
         if params is not None:
             self.bind(params)
@@ -62,8 +64,15 @@ class Optimizer:
         for p in self.params:
             if not p.dtype.is_float:
                 raise ArgumentError(f"{self.name} cannot train a tensor of {p.dtype.name}.")
-        self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
+        with self._home():
+            self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
+        if away(self.lr):
+            self._set_rate(lr_module.resolve(self.schedule, self.steps + 1))
         return self
+
+    def _home(self) -> AbstractContextManager[Any]:
+        """A block in the runtime of the parameters, which all have the same."""
+        return inside(one_owner(self.params))
 
     # ---- what each optimizer says
 
@@ -102,8 +111,9 @@ class Optimizer:
                     f" {g.shape}."
                 )
         self.steps += 1
-        self._follow_schedule()
-        return [t.assign(value.detach()) for t, value in self.updates(gradients)]
+        with self._home():
+            self._follow_schedule()
+            return [t.assign(value.detach()) for t, value in self.updates(gradients)]
 
     def zero_grad(self) -> None:
         """Forget the gradients of the parameters."""
@@ -121,7 +131,8 @@ class Optimizer:
         self.schedule = lr
 
     def _set_rate(self, rate: float) -> None:
-        self.lr = Tensor([rate], requires_grad=False)  # leaves are alike: the same kernels serve
+        with self._home():  # leaves are alike: the same kernels serve
+            self.lr = Tensor([rate], requires_grad=False)
 
     def __repr__(self) -> str:
         shown = [f"lr={self.schedule}", *(f"{k}={v}" for k, v in self.config.items())]

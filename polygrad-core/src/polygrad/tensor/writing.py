@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..uop.ops import UOp, size
-from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
+from .base import (
+    Base,
+    Flag,
+    Integer,
+    Operand,
+    axis_of,
+    either,
+    one_owner,
+    operand,
+    result,
+    scalar,
+    tensor_of,
+)
 from .decompositions import Decompositions
 from .indexing import View, flat_places, joined_arrays, parse, read, wrapped
 
@@ -38,6 +50,8 @@ class Writing(Decompositions):
 
     def __setitem__(self, index: Any, value: Operand) -> None:
         given = operand(value, "setitem")
+        parts = index if isinstance(index, tuple) else (index,)
+        one_owner([self, *(x for x in (*parts, given) if isinstance(x, Base))])
         if _is_mask(index, self):
             self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
             return
