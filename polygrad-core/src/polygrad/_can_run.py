@@ -20,8 +20,10 @@ from .engine.runtime import Runtime, use
 from .errors import (
     ArgumentError,
     CaptureError,
-    DeviceUnavailable,
+    DeviceNotInstalled,
+    DeviceUnknown,
     PolygradError,
+    SpecError,
     UnknownName,
     did_you_mean,
     public,
@@ -88,8 +90,10 @@ def can_run(
             compiled(call.function).prepare(*_operands(call, wanted, same, given))
     except CaptureError:
         return Support(False, f"{op}: values are read while it is built; only running it can tell.")
-    except DeviceUnavailable as error:
-        return Support(False, str(error))
+    except (DeviceUnknown, DeviceNotInstalled):
+        raise
+    except SpecError:
+        return Support(False, f"{op} takes no {wanted.name}.")
     except PolygradError as error:
         return Support(False, str(error))
     return Support(True)
@@ -164,7 +168,7 @@ def _call_of_node(op: Ops) -> Call | Support:
 # Nodes that a method of another name makes.
 _NODES = {
     "CONST": "full", "IOTA": "arange", "WINDOW": "unfold", "SCAN": "cumsum", "REDUCE": "sum",
-    "COPY": "clone", "STORE": "assign", "AFTER": "assign",
+    "COPY": "clone", "UNIQUE": "", "STORE": "assign", "AFTER": "assign",
 }  # fmt: skip
 
 _HOST = "it gives Python an answer"
@@ -200,7 +204,7 @@ _CALLS: dict[str, Call] = {
     # a shape, axes or numbers beside the tensor
     **{n: Call("x", lambda x, n=n: getattr(x, n)(x.shape))
        for n in ("reshape", "view", "expand", "broadcast_to", "pad_to", "shrink_to")},
-    **{n: Call("x", lambda x, n=n: getattr(x, n)(2)) for n in ("repeat", "tile")},
+    **{n: Call("x", lambda x, n=n: getattr(x, n)((2,) * x.ndim)) for n in ("repeat", "tile")},
     "permute": Call("x", lambda x: x.permute(*reversed(range(x.ndim)))),
     "flip": Call("x", lambda x: x.flip(*range(x.ndim))),
     "pad": Call("x", lambda x: x.pad([(1, 1)] * x.ndim)),

@@ -128,6 +128,10 @@ TABLE: dict[str, Setting] = {
 _overrides: ContextVar[Mapping[str, Any]] = ContextVar(
     "polygrad_settings", default=MappingProxyType({})
 )
+# The same without what a runtime sets (`exchange`), so that another runtime can take its place.
+_contexts: ContextVar[Mapping[str, Any]] = ContextVar(
+    "polygrad_contexts", default=MappingProxyType({})
+)
 _parsed: dict[tuple[str, str], Any] = {}
 
 
@@ -213,6 +217,9 @@ def _unknown(name: str) -> UnknownName:
     return UnknownName(f"no setting named {name!r}.{did_you_mean(name, TABLE, fold=str.upper)}")
 
 
+Overrides = Token[Mapping[str, Any]]
+
+
 class Context:
     """Set settings inside a `with` block, for this thread and the tasks it starts.
 
@@ -231,23 +238,22 @@ class Context:
             # Flags come as True or 1, lists as text: everything goes through the one reader.
             text = str(int(value)) if isinstance(value, bool) else value
             self.values[name] = _read(name, setting, text)
-        self._tokens: list[Token[Mapping[str, Any]]] = []
+        self._tokens: list[tuple[Overrides, Overrides]] = []
 
     def __enter__(self) -> Context:
-        self._tokens.append(_overrides.set({**_overrides.get(), **self.values}))
+        changed = (var.set({**var.get(), **self.values}) for var in (_overrides, _contexts))
+        self._tokens.append((next(changed), next(changed)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _overrides.reset(self._tokens.pop())
+        overrides, contexts = self._tokens.pop()
+        _overrides.reset(overrides)
+        _contexts.reset(contexts)
 
 
-Overrides = Token[Mapping[str, Any]]
-
-
-def exchange(old: Mapping[str, Any], new: Mapping[str, Any]) -> Overrides:
-    """Take what a runtime sets out of this thread's overrides and put in what another one sets."""
-    kept = {name: value for name, value in _overrides.get().items() if name not in old}
-    return _overrides.set({**kept, **new})
+def exchange(values: Mapping[str, Any]) -> Overrides:
+    """Put what a runtime sets in place of what another one does, over the Contexts' values."""
+    return _overrides.set({**_contexts.get(), **values})
 
 
 def restore(before: Overrides) -> None:

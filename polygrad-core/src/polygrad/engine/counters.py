@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Final
+from typing import Any
 
 
 class Counters:
@@ -71,7 +71,13 @@ class Counters:
 
 _all: list[Counters] = []  # of runtimes that live
 _ended = Counters()  # sums of those that do not
-_lock: Final = threading.RLock()  # a collection may end a runtime while we are in here
+_lock = threading.RLock()  # a collection may end a runtime while we are in here
+
+
+def after_fork() -> None:
+    """Another thread may have held the lock while forking."""
+    global _lock
+    _lock = threading.RLock()
 
 
 def made_for(runtime: Any) -> Counters:

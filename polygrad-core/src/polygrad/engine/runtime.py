@@ -32,10 +32,12 @@ from ..plugin import Device
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp
 from .capture import Capture, active
-from .counters import made_for
+from .counters import after_fork, made_for
 from .owner import explicit, mixed
 from .random import Draws
 from .weak import WeakTable
+
+Parts = tuple[Ops, DType, tuple[UOp, ...], Any]  # what a node is made of
 
 
 class Closable(Protocol):
@@ -92,7 +94,9 @@ class Runtime:
         self._buffers: WeakTable[Buffer] = WeakTable()
         self._realized: WeakTable[UOp] = WeakTable()
         self._scalars: WeakTable[int | float] = WeakTable()
-        self.graphs: WeakTable[UOp] = WeakTable()  # leaf -> what computed it, if that is kept
+        # Leaf -> the parts of the node that computed it, if that is kept. Not the node: while it
+        # lives it holds its leaf.
+        self.graphs: WeakTable[Parts] = WeakTable()
         self._arenas: dict[str, Arena] = {}
         _living.add(self)
 
@@ -132,6 +136,13 @@ class Runtime:
             f"a tensor of shape {leaf.shape} on {leaf.arg[2]!r} has no memory in the runtime"
             f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
+
+    def read(self, leaf: UOp) -> memoryview:
+        """A copy of the bytes of a leaf; StateError if it has none."""
+        if self is _default:
+            return self.buffer_of(leaf).read()
+        with self.lock:  # `dispose`, of which the default runtime knows nothing, waits
+            return self.buffer_of(leaf).read()
 
     def _refuse_others(self, table: WeakTable[Any], node: UOp) -> None:
         """Raise what explains that a node is not in `table`, if another runtime or the end of this
@@ -337,7 +348,7 @@ class use:
             raise runtime.gone()
         self._overrides: Token[Any] | None = None
         if runtime is not left and (runtime.settings or left.settings):
-            self._overrides = settings.exchange(left.settings, runtime.settings)
+            self._overrides = settings.exchange(runtime.settings)
         self._before = explicit.set(runtime.owner)
         return runtime
 
@@ -368,6 +379,7 @@ _hooked = False
 
 def _after_fork() -> None:
     """Another thread may have held a lock while forking: nobody would release it in the child."""
+    after_fork()
     for runtime in list(_living):
         runtime.lock = threading.RLock()
         runtime.epoch += 1

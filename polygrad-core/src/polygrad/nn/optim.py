@@ -66,8 +66,8 @@ class Optimizer:
                 raise ArgumentError(f"{self.name} cannot train a tensor of {p.dtype.name}.")
         with self._home():
             self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
-        if away(self.lr):
-            self._set_rate(lr_module.resolve(self.schedule, self.steps + 1))
+            if away(self.lr):
+                self._set_rate(lr_module.resolve(self.schedule, self.steps + 1))
         return self
 
     def _home(self) -> AbstractContextManager[Any]:

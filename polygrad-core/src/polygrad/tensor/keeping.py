@@ -17,6 +17,7 @@ from .interop import Interop
 from .store import policies, policy_of
 
 if TYPE_CHECKING:
+    from ..engine.runtime import Parts
     from .tensor import Tensor
 
 State = Literal["lazy", "kept", "stored"]
@@ -96,22 +97,19 @@ class _Disposed:
         raise StateError("this tensor was disposed: its values are gone.")
 
 
-def _restored(root: UOp, graphs: Mapping[int, UOp]) -> UOp:
+def _restored(root: UOp, graphs: Mapping[int, Parts]) -> UOp:
     """`root` with every leaf whose graph was kept replaced by that graph."""
     new: dict[UOp, UOp] = {}
     stack = [root]
     while stack:
         node = stack[-1]
-        graph = graphs.get(id(node))
-        below = node.src if graph is None else (graph,)
+        op, dtype, below, arg = graphs.get(id(node)) or (node.op, node.dtype, node.src, node.arg)
         waiting = [s for s in below if s not in new]
         stack += waiting
         if waiting:
             continue
         stack.pop()
         src = tuple([new[s] for s in below])
-        if graph is not None:
-            new[node] = src[0]
-        else:
-            new[node] = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
+        same = op is node.op and src == node.src
+        new[node] = node if same else UOp(op, dtype, src, arg)
     return new[root]

@@ -17,7 +17,7 @@ from ..uop.ops import Ops, UOp, size
 from .base import Base, _leaves, away, leaf, one_owner
 
 if TYPE_CHECKING:
-    from ..engine.runtime import Runtime
+    from ..engine.runtime import Parts, Runtime
     from .tensor import Tensor
 
 
@@ -119,7 +119,7 @@ def _realize(lazy: list[Base]) -> None:
         released = set(map(id, ending))
         lazy += ending
     watched = len(policies) or settings.get("LOGICAL") == "always"
-    graphs = {id(t): t.uop for t in lazy if policy_of(t) == "always"} if watched else {}
+    graphs = {id(t): _parts(t.uop) for t in lazy if policy_of(t) == "always"} if watched else {}
     kept = [t for t in lazy if t._requires_grad and not is_leaf(t) and id(t) not in released]
     stored = engine.realize([t.uop for t in lazy], [t.uop for t in kept])
     keeping = set(map(id, kept))
@@ -128,6 +128,10 @@ def _realize(lazy: list[Base]) -> None:
             engine.current().graphs.set(node, graphs[id(t)])
         if id(t) not in keeping:
             _settle(t, node, id(t) in released)
+
+
+def _parts(u: UOp) -> Parts:
+    return u.op, u.dtype, u.src, u.arg
 
 
 policies: WeakTable[str] = WeakTable()  # of tensors that have their own
@@ -163,4 +167,4 @@ def read(t: Base) -> memoryview:
             return read(t)
     realize([t])
     node = t.uop if t.uop.op is Ops.BUFFER else engine.realize([t.uop], [t.uop])[0]
-    return engine.current().buffer_of(node).read()
+    return engine.current().read(node)

@@ -20,14 +20,13 @@ from .base import (
     Operand,
     axis_of,
     either,
-    one_owner,
     operand,
     result,
     scalar,
     tensor_of,
 )
 from .decompositions import Decompositions
-from .indexing import View, flat_places, joined_arrays, parse, read, wrapped
+from .indexing import View, check_owners, flat_places, joined_arrays, parse, read, wrapped
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -50,8 +49,7 @@ class Writing(Decompositions):
 
     def __setitem__(self, index: Any, value: Operand) -> None:
         given = operand(value, "setitem")
-        parts = index if isinstance(index, tuple) else (index,)
-        one_owner([self, *(x for x in (*parts, given) if isinstance(x, Base))])
+        check_owners(self, index, given)
         if _is_mask(index, self):
             self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
             return
