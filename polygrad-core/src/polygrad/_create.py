@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _can_run, _jit, device, engine, nn, settings
 from .engine.owner import world
 from .engine.runtime import owned_by, use
 from .errors import ArgumentError, did_you_mean, public, shown
-from .model import Model
+from .model import Model as _Model
 from .settings import Context
-from .tensor import Tensor
+from .tensor import Tensor as _Tensor
 from .tensor.base import Base, away
 from .tensor.keeping import NEVER
 
@@ -69,6 +69,10 @@ class Runtime(engine.Runtime):
     inside the block, and disposes of it at the end.
     """
 
+    if TYPE_CHECKING:
+        Tensor: type[_Tensor]
+        Model: type[_Model]
+
     def __init__(
         self,
         device: str | None = None,
@@ -87,7 +91,8 @@ class Runtime(engine.Runtime):
         world.several = True
         super().__init__(name or f"{place} {next(_serials)}", Context(**values).values)
         self.device = place
-        self.Tensor, self.nn, self.Model = (Within(self, it) for it in (Tensor, nn, Model))
+        here: list[Any] = [Within(self, it) for it in (_Tensor, _Model, nn)]
+        self.Tensor, self.Model, self.nn = here
         self.jit, self.compile = Within(self, _jit.jit), Within(self, _jit.compile)
         self.can_run = Within(self, _can_run.can_run)
         self._blocks: list[use] = []
@@ -193,7 +198,9 @@ _OUTSIDE = (
 
 def _entering(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def call(self: Base, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, Base):  # Tensor.stack([x, y])
+            return method(self, *args, **kwargs)
         if away(self):
             with use(owned_by(self._owner)):
                 return method(self, *args, **kwargs)
@@ -221,5 +228,5 @@ def _entered(function: Any) -> Any:
     return function if inner is None else public(_entering(inner))
 
 
-for _storey in Tensor.__mro__[:-1]:
+for _storey in _Tensor.__mro__[:-1]:
     _enter_owners(_storey)

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from .. import settings
 from ..device.buffer import Buffer, pools
 from ..dtype import DType, canonical, dtypes
-from ..errors import CaptureError, StateError
+from ..errors import CaptureError, StateError, public
 from ..plugin import Device
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp
@@ -233,6 +233,7 @@ class Runtime:
         unique = {id(b): b for b in (*bound, *scratch) if b is not None and b.allocated}
         return list(unique.values())
 
+    @public
     def stats(self) -> dict[str, int | float]:
         """What this runtime has done since it was made, or `reset_counters`, and what it holds.
 
@@ -247,11 +248,13 @@ class Runtime:
             "tensors": len(self._buffers),
         }
 
+    @public
     def reset_counters(self) -> None:
         """Count from 0 again. What is held (`mem_used`, `plans`, `tensors`) is not counted but
         looked up, so it stays."""
         self.counters.reset()
 
+    @public
     def clear_schedule_cache(self) -> None:
         """Forget the Plans of realised graphs; they are made again when they are met again.
 
@@ -260,6 +263,7 @@ class Runtime:
         with self.lock:
             self.plans = None
 
+    @public
     def collect(self) -> None:
         """Give back what nobody uses: garbage of Python's, scratch memory, and freed memory that
         devices keep for the next tensors. For moments of rest; living tensors keep theirs."""
@@ -272,6 +276,7 @@ class Runtime:
         for pool in pools():
             pool.trim()
 
+    @public
     def dispose(self) -> None:
         """Free all memory and everything compiled. Whatever of it is used later raises StateError;
         a second call does nothing."""
