@@ -17,8 +17,7 @@ that it may be used anywhere. Before there is nothing to enter, and nothing is p
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import wraps
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -95,18 +94,16 @@ class Runtime(engine.Runtime):
         self.Tensor, self.Model, self.nn = here
         self.jit, self.compile = Within(self, _jit.jit), Within(self, _jit.compile)
         self.can_run = Within(self, _can_run.can_run)
-        self._blocks: list[use] = []
+        self._blocks: list[Block] = []
 
-    @contextmanager
-    def context(self, **values: Any) -> Iterator[Runtime]:
+    def context(self, **values: Any) -> Block:
         """`with rt.context(TRAINING=1):` makes it the current runtime, with these settings."""
-        with use(self), Context(**values):
-            yield self
+        return Block(self, values)
 
     Context = context
 
     def __enter__(self) -> Runtime:
-        block = use(self)
+        block = Block(self, {})
         block.__enter__()
         self._blocks.append(block)
         return self
@@ -118,6 +115,23 @@ class Runtime(engine.Runtime):
     def __repr__(self) -> str:
         state = ", disposed" if self.disposed else ""
         return f"Runtime({self.name!r} on {self.device!r}{state})"
+
+
+@public
+class Block:
+    """What `rt.context()` gives: inside, the runtime is the current one, with more settings."""
+
+    def __init__(self, runtime: Runtime, values: Mapping[str, Any]) -> None:
+        self._runtime, self._parts = runtime, (use(runtime), Context(**values))
+
+    def __enter__(self) -> Runtime:
+        for part in self._parts:
+            part.__enter__()
+        return self._runtime
+
+    def __exit__(self, *_: object) -> None:
+        for part in reversed(self._parts):
+            part.__exit__()
 
 
 def _place(name: str | None) -> str:
