@@ -80,10 +80,23 @@ def test_settings_of_a_runtime_are_its_own(device: str) -> None:
         before = rt.stats()["launches"]
         ((x + 1) * 2 - 3).realize()
         assert rt.stats()["launches"] - before == 3  # nothing is fused
-        assert rt.Tensor.training and polygrad.getenv("TRAINING")
+        assert Tensor.training and polygrad.getenv("TRAINING")
         with Context(TRAINING=0):
             assert not polygrad.getenv("TRAINING")  # the innermost has the last word
     assert not Tensor.training
+
+
+def test_settings_of_a_runtime_come_and_go_with_it(device: str) -> None:
+    rt = polygrad.create(device, env={"TRAINING": 1})
+    y = Tensor([1.0, 2.0])
+    assert rt.Tensor.training and not Tensor.training
+    with Context(TRAINING=0), rt.context():
+        assert Tensor.training  # entered last
+        assert y.dropout(1.0).tolist() == [1.0, 2.0]  # whose runtime is not training
+        Tensor.training = False
+        assert not Tensor.training
+    assert rt.Tensor.training and not Tensor.training
+    rt.dispose()
 
 
 @pytest.mark.parametrize(
@@ -338,6 +351,15 @@ def test_a_disposed_tensor_says_so_and_its_readers_live(device: str) -> None:
         with pytest.raises(StateError, match="this tensor was disposed"):
             use()
     assert y.tolist() == [2.0, 4.0]
+
+
+def test_state_of_a_jit_function_that_was_disposed(device: str) -> None:
+    w = Tensor([1.0])
+    step = jit(lambda x: w.assign(w + x))
+    assert step(Tensor([1.0])).tolist() == [2.0]
+    w.dispose()
+    with pytest.raises(StateError, match="this tensor was disposed"):
+        step(Tensor([1.0]))
 
 
 def test_dispose_of_a_tensor_gives_its_memory_back(device: str) -> None:

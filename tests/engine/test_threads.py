@@ -131,6 +131,8 @@ def in_runtime(device: str, seed: int) -> list[object]:
         )  # fmt: skip
         found += model.fit({"x": x, "y": y}, 6, optimizer="sgd", lr=0.1, progress=False).losses
         found.append(rt.Tensor.rand(5).tolist())
+        big = rt.Tensor.rand(160, 160)  # work for all of a device's threads, which both ask for
+        found += [((big @ big).relu() @ big).sum().item() for _ in range(4)]
         done = rt.stats()
         return [*found, *train(seed), done["launches"], done["plans_made"]]
 

@@ -183,7 +183,8 @@ class Within:
             return self._it(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._it, name)
+        with use(self._runtime):
+            found = getattr(self._it, name)
         return Within(self._runtime, found) if isinstance(found, _CALLED) else found
 
     def __instancecheck__(self, x: object) -> bool:

@@ -246,19 +246,19 @@ class Context:
         return self
 
     def __exit__(self, *_: object) -> None:
-        overrides, contexts = self._tokens.pop()
-        _overrides.reset(overrides)
-        _contexts.reset(contexts)
+        restore(self._tokens.pop())
 
 
-def exchange(values: Mapping[str, Any]) -> Overrides:
+def exchange(values: Mapping[str, Any]) -> tuple[Overrides, Overrides]:
     """Put what a runtime sets in place of what another one does, over the Contexts' values."""
-    return _overrides.set({**_contexts.get(), **values})
+    contexts = _contexts.get()
+    return _overrides.set({**contexts, **values}), _contexts.set(contexts)
 
 
-def restore(before: Overrides) -> None:
-    """Undo an `exchange`."""
-    _overrides.reset(before)
+def restore(before: tuple[Overrides, Overrides]) -> None:
+    """Undo an `exchange`, or the entering of a Context."""
+    _overrides.reset(before[0])
+    _contexts.reset(before[1])
 
 
 def for_child() -> dict[str, str]:

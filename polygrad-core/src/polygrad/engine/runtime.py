@@ -21,7 +21,6 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import Token
 from typing import Any, Protocol
 
 from .. import settings
@@ -351,7 +350,7 @@ class use:
         runtime, left = self.runtime, current()
         if runtime.disposed:
             raise runtime.gone()
-        self._overrides: Token[Any] | None = None
+        self._overrides: Any = None
         if runtime is not left and (runtime.settings or left.settings):
             self._overrides = settings.exchange(runtime.settings)
         self._before = explicit.set(runtime.owner)
