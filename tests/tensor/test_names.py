@@ -51,19 +51,11 @@ NAMES: dict[str, str] = {
     "special functions": "erf erfc erfinv ndtri log_ndtr ndtri_exp log_erfcx digamma lgamma",
 }
 
-_ONE_GRAPH = "a tensor has one graph, `uop`, which is logical and kept; there is no policy"
 _CONCRETE = "the shape of a tensor is made of numbers, so `shape` and `numel()` say it"
 MISSING: dict[str, str] = {
     "invalids": "an undefined element is a wrong number waiting to be read; use empty or full",
     "from_url": "a tensor library that opens connections is a surprise; read the bytes, give them",
     "shard_": "a tensor is on one device",
-    "dispose": "storage goes when the last tensor that reads it does",
-    "uop_logical": _ONE_GRAPH,
-    "uop_physical": _ONE_GRAPH,
-    "logical_policy": _ONE_GRAPH,
-    "logical_state": _ONE_GRAPH,
-    "preserve_logical": _ONE_GRAPH,
-    "set_logical_policy": _ONE_GRAPH,
     "max_shape": _CONCRETE,
     "max_numel": _CONCRETE,
 }

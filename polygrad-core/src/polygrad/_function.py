@@ -20,8 +20,9 @@ from ._jit import Compiled, Trace, settled
 from ._nested import filled
 from ._traced import Filling, Traced
 from .engine.capture import active
+from .engine.owner import world
 from .engine.record import functional
-from .engine.runtime import current
+from .engine.runtime import current, use
 from .errors import ArgumentError, CaptureError, GradientError, public, shown
 from .gradient import PYTHON, THROUGH, Function, Joint
 from .nn.state import get_state_dict
@@ -108,6 +109,9 @@ class Wrapped(Compiled):
         return {"calls": self._calls, "captures": self._captured, "kept": kept}
 
     def _apply(self, receiver: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if world.several and (home := self._elsewhere((args, kwargs))):
+            with use(home):
+                return self._apply(receiver, args, kwargs)
         tensors: list[Tensor] = []
         numbers: list[Any] = []
         signature = self._signature(args, kwargs, tensors, numbers)

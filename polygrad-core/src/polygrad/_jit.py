@@ -26,20 +26,21 @@ from typing import Any, NamedTuple
 
 from . import settings
 from ._around import Place, Same, places, receiver_of
-from ._nested import filled, flatten, names_of, rebuilt, taken
+from ._nested import filled, flatten, names_of, rebuilt, taken, tensors_of
 from ._slopes import Slopes, slopes_of
 from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
 from .engine.capture import Capture, Condition, active, as_scalar, evaluator, fulfilled, plain
+from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
-from .engine.runtime import Runtime, current
+from .engine.runtime import Runtime, current, owned_by, use
 from .errors import ArgumentError, CaptureWarning, public, shown, user_level
 from .tensor import Tensor
-from .tensor.base import _no_grad, replayed
+from .tensor.base import _no_grad, one_owner, replayed
 from .tensor.base import leaf as tensor_of_leaf
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
@@ -93,6 +94,7 @@ class Compiled:
         self._warned = False
         self.receiver = receiver_of(function)
         self._places: tuple[Place, ...] | None = None  # until the first call
+        self._owner = explicit.get()
 
     @property
     def name(self) -> str:
@@ -107,6 +109,9 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if active.get() is not None:  # inside another capture it is an ordinary function
             return self.function(*args, **kwargs)
+        if world.several and (home := self._elsewhere((args, kwargs))):
+            with use(home):
+                return self(*args, **kwargs)
         tensors: list[Tensor] = []
         numbers: list[int | float] = []
         signature = self._signature(args, kwargs, tensors, numbers)
@@ -129,6 +134,10 @@ class Compiled:
     @public
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture and compile for these arguments without running."""
+        if world.several and (home := self._elsewhere((args, kwargs))):
+            with use(home):
+                self.prepare(*args, **kwargs)
+            return
         tensors: list[Tensor] = []
         numbers: list[int | float] = []
         signature = self._signature(args, kwargs, tensors, numbers)
@@ -153,6 +162,14 @@ class Compiled:
             self._captures.clear()
 
     # ---- captures
+
+    def _elsewhere(self, arguments: Any) -> Runtime | None:
+        """The runtime that a call belongs to, if it is not the current one: the function's own, or
+        that of its arguments, which all have the same."""
+        owner = self._owner
+        if owner is None:
+            owner = one_owner(tensors_of(arguments))
+        return None if owner is explicit.get() else owned_by(owner)
 
     def _signature(
         self,
@@ -314,7 +331,7 @@ def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...],
     dtype, shape, device = spec
     node = UOp.buffer(dtype, shape, device)
     runtime.bind(node, buffer)
-    return replayed(node, device)
+    return replayed(node, device, runtime.owner)
 
 
 def settled(make: Callable[[], Trace], function: Callable[..., Any]) -> Trace:
@@ -353,7 +370,8 @@ def _part(tensor: Tensor, runtime: Runtime) -> None:
     """Two tensors share one leaf, and one may be assigned to: give this one memory of its own."""
     old = tensor.uop
     new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
-    runtime.bind(new, copy_of(runtime.buffer_of(old)))
+    with runtime.lock:
+        runtime.bind(new, copy_of(runtime.buffer_of(old)))
     tensor._replace(new)
 
 

@@ -57,6 +57,14 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
     return Same(x)
 
 
+def tensors_of(x: Any) -> Iterator[Tensor]:
+    """The tensors that `flatten` would collect, without arrays."""
+    if isinstance(x, Tensor):
+        yield x
+    for part in (parts_of(x) or {}).values():
+        yield from tensors_of(part)
+
+
 def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
     """`x` with its tensors and numbers exchanged, in the order of `flatten`."""
     kind = type(x)

@@ -24,7 +24,6 @@ from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..schedule.cache import substitute_all
 from ..uop.ops import Ops, UOp, toposort
-from .counters import counters
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
@@ -82,6 +81,8 @@ def make_plan(
     state leaves to the nodes of their new values; all of them are read before any is written.
     """
     runtime = current()
+    if runtime.disposed:
+        raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock:
         plain = functional([*roots, *updates.values()], runtime.leaf_of)
@@ -104,12 +105,14 @@ def make_plan(
             len(slots),
             list(renamed.values()),
         )
-        counters.plans_made += 1
+        runtime.counters.plans_made += 1
         states = [
             _state(runtime, leaf, slots[leaf], leaf in updates, (holders or {}).get(leaf))
             for leaf in held
         ]
-        return Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
+        made = Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
+        runtime.recordings.add(made)
+        return made
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:
@@ -208,6 +211,12 @@ class Recorded:
         self.calls += 1
         return outputs
 
+    def close(self) -> None:
+        """Let go of everything compiled; its runtime is at its end, which frees the memory."""
+        for stage in self.routine.stages:
+            if isinstance(stage, PlanStage):
+                stage.executable, stage.programs = None, {}
+
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The Plans of its stages, in order."""
@@ -238,6 +247,8 @@ class Recorded:
     def _find_states(self) -> None:
         """Holders may have other versions than the last call left, and leaves other memory."""
         runtime = self.runtime
+        if runtime.disposed:
+            raise runtime.gone()
         holders = [s.holder for s in self._watched if s.holder is not None]
         pending = [h for h in holders if h.uop.op is not Ops.BUFFER]
         for holder, leaf in zip(pending, realize([h.uop for h in pending]), strict=True):
@@ -316,6 +327,5 @@ class Recorded:
                 buffer = Buffer(device, nbytes)
             outputs.append(buffer)
         execute(handles, [values[v] for v in self._variables])
-        counters.runs += 1
-        counters.launches += self.routine.launches
+        self.routine.count(runtime.counters)
         return outputs

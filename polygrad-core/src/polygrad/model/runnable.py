@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..device.buffer import Buffer, pool
 from ..engine import Recorded, Runtime, make_plan, use
+from ..engine.owner import mixed
 from ..engine.random import Draws
 from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
-from ..tensor.base import replayed
+from ..tensor.base import away, replayed
 from ..tensor.host import array_of
 from ..uop.ops import Ops, UOp
 from .capture import Captured, State, draw_variables
@@ -135,6 +136,8 @@ class Runnable:
         spec = self.specs[name]
         if isinstance(value, Tensor):
             label = f"{what}: {name!r}"
+            if away(value):
+                raise mixed(self.runtime.owner, value.runtime.owner)
             check_shape(label, value.shape, spec)
             check_dtype(label, value.dtype, spec)
             node = value.uop
@@ -153,7 +156,7 @@ class Runnable:
     def _tensor(self, buffer: Buffer, spec: Spec) -> Tensor:
         node = UOp.buffer(spec.dtype, spec.shape, self.device)
         self.runtime.bind(node, buffer)
-        return replayed(node, self.device)
+        return replayed(node, self.device, self.runtime.owner)
 
     def _check_alive(self) -> None:
         if self._disposed:

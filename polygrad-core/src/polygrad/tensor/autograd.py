@@ -14,7 +14,7 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
-from .base import Base, Flag, _leaves, _no_grad, result
+from .base import Base, Flag, _leaves, _no_grad, one_owner, result
 from .store import differentiated, own, realize
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Autograd(Alignment):
         for t, g in zip(leaves, found, strict=True):
             if g is not None:
                 new = result(g)
-                new._device = t._device
+                new._device, new._owner = t._device, t._owner
                 if capture is not None:
                     capture.see(t)
                 t.grad = new if t.grad is None else t.grad + new
@@ -105,6 +105,7 @@ class Autograd(Alignment):
         """d self / d target for each target, leaving every `grad` alone. A target that self does
         not depend on is an error, or gets zeros under `allow_unused`."""
         seed = self._seed("gradient", gradient)
+        one_owner((self, *targets))
         for t in targets:
             if not t.dtype.is_float:
                 raise GradientError(
@@ -143,6 +144,7 @@ class Autograd(Alignment):
                 )
             return None
         given = gradient if isinstance(gradient, Base) else self._like(gradient)
+        one_owner((self, given))
         if given.shape != self.shape:
             raise ShapeError(f"{name}: gradient has shape {given.shape}, the tensor {self.shape}.")
         return given.uop.cast(self.uop.dtype)
@@ -200,6 +202,7 @@ class Autograd(Alignment):
     def _accepted(self, name: str, value: Any) -> Any:
         """`value` as a Tensor that fits self."""
         new = value if isinstance(value, Base) else self._like(value)
+        one_owner((self, new))
         if new.shape != self.shape:
             raise ShapeError(f"{name}: shape {new.shape} does not fit {self.shape}.")
         if new.dtype is not self.dtype:

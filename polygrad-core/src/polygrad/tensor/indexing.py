@@ -21,7 +21,16 @@ from ..engine.capture import distance
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, shown
 from ..schedule.moving import taken
 from ..uop.ops import Shape, UOp, size
-from .base import Base, Integer, axis_of, broadcast_shape, either, result, tensor_of
+from .base import (
+    Base,
+    Integer,
+    axis_of,
+    broadcast_shape,
+    either,
+    one_owner,
+    result,
+    tensor_of,
+)
 from .layers import Layers
 
 if TYPE_CHECKING:
@@ -62,6 +71,7 @@ class Indexing(Layers):
     __slots__ = ()
 
     def __getitem__(self, index: Any) -> Tensor:
+        check_owners(self, index)
         view = parse(self.shape, index)
         return result(read(self.uop, view), self, *(a.tensor for _, a in view.arrays))
 
@@ -122,6 +132,14 @@ class Indexing(Layers):
         count = len(columns[0]) if columns else int(bool(self))
         flat = [n for row in zip(*columns, strict=True) for n in row]
         return _vector(flat).reshape((count, self.ndim))
+
+
+def check_owners(x: Base, index: Any, *more: Any) -> None:
+    """Refuse an index or a value of another runtime; a mask is read before anything is joined."""
+    parts = (*index, *more) if isinstance(index, tuple) else (index, *more)
+    tensors = [p for p in parts if isinstance(p, Base)]
+    if tensors:
+        one_owner((x, *tensors))
 
 
 def _listed(indices: Any) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from .. import engine
 from ..dtype import to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp
 from . import host
 from .autograd import Autograd
 from .base import tensor_of
-from .store import device_name, new_leaf, read, realize
+from .store import device_name, is_leaf, new_leaf, read, realize
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -33,12 +34,27 @@ class Interop(Autograd):
         return self  # type: ignore[return-value]
 
     def to(self, device: Any) -> Tensor:
-        """The tensor on another device; itself if it is there already."""
+        """The tensor on another device, or in another runtime; itself if it is there already.
+
+        A runtime (`rt`, or `y.runtime`) gets a copy of the values, through the host, on its own
+        device: no gradient flows through, and a leaf keeps its `requires_grad`."""
+        if isinstance(device, engine.Runtime):
+            return self._moved(device)
         name = device_name(device)
         if self.device == name:
             return self  # type: ignore[return-value]
         out = self._same(self.uop.copy_to(name))
         out._device = name
+        return out
+
+    def _moved(self, runtime: engine.Runtime) -> Tensor:
+        if runtime is self.runtime:
+            return self  # type: ignore[return-value]
+        marked = self._requires_grad if is_leaf(self) else None
+        values = read(self)
+        with engine.use(runtime):
+            out = new_leaf(self.dtype, self.shape, None, values, marked)
+        out._is_param = self._is_param
         return out
 
     def cpu(self) -> Tensor:
@@ -149,6 +165,11 @@ class Interop(Autograd):
         about = (self.uop.dtype.name, self.shape, self._device, self._requires_grad, self._is_param)
         return _restored, (bytes(read(self)), *about)
 
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        """The same, in the same runtime."""
+        restore, values = self.__reduce__()
+        return restore(*values)  # type: ignore[no-any-return]
+
     # ---- numpy and DLPack
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -178,9 +199,7 @@ class Interop(Autograd):
         """The values of a small realised tensor; None otherwise, and always while capturing."""
         if self.uop.op is not Ops.BUFFER or self.numel() > _SHOWN:
             return None
-        from .. import engine
-
-        runtime = engine.current()
+        runtime = self.runtime
         if runtime.capturing is not None or runtime.find(self.uop) is None:
             return None
         return _text(self.tolist(), self.ndim)

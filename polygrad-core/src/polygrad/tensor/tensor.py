@@ -8,11 +8,12 @@ from .. import settings
 from ..dtype import to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
+from ..engine.owner import explicit, mixed
 from ..errors import DTypeError, public
 from ..uop.ops import UOp
 from . import base, host
-from .base import Base, Flag, _leaves
-from .interop import Interop
+from .base import Base, Flag, _leaves, away
+from .keeping import Keeping
 from .store import bind, device_name, own
 
 
@@ -29,7 +30,7 @@ class _Class(type):
         settings.Context(TRAINING=bool(value)).__enter__()
 
 
-class Tensor(Interop, metaclass=_Class):
+class Tensor(Keeping, metaclass=_Class):
     """A lazy array: operations build a graph, which runs when a value is needed.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -58,7 +59,10 @@ class Tensor(Interop, metaclass=_Class):
         self._requires_grad = requires_grad
         if isinstance(data, Symbol):
             data = base.tensor_of(data, "Tensor")
+        self._owner = explicit.get()
         if isinstance(data, Base):
+            if away(data):
+                raise mixed(self._owner, data._owner)
             source = data if device is None else data.to(device)  # type: ignore[attr-defined]
             self.uop, self._device = source.uop.cast(wanted or source.dtype), source._device
             if requires_grad is None:

@@ -14,9 +14,20 @@ from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..schedule.moving import both, covered, put
 from ..uop.ops import UOp, size
-from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
+from .base import (
+    Base,
+    Flag,
+    Integer,
+    Operand,
+    axis_of,
+    either,
+    operand,
+    result,
+    scalar,
+    tensor_of,
+)
 from .decompositions import Decompositions
-from .indexing import View, flat_places, joined_arrays, parse, read, wrapped
+from .indexing import View, check_owners, flat_places, joined_arrays, parse, read, wrapped
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -39,6 +50,7 @@ class Writing(Decompositions):
 
     def __setitem__(self, index: Any, value: Operand) -> None:
         given = operand(value, "setitem")
+        check_owners(self, index, given)
         if _is_mask(index, self):
             self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
             return
