@@ -223,6 +223,7 @@ _CALLS: dict[str, Call] = {
     "moveaxis": _on("moveaxis", 0, -1),
     "one_hot": Call("i", lambda x: x.one_hot(4)),
     "topk": _on("topk", 1),
+    "kthvalue": _on("kthvalue", 1),
     "quantile": _on("quantile", 0.5),
     "group_norm": _on("group_norm", 1),
     "full_like": _on("full_like", 0),

@@ -151,7 +151,7 @@ class Optimizer:
     def _set_rate(self, rate: float) -> None:
         with self._home():  # leaves are alike: the same kernels serve
             new = Tensor([rate], requires_grad=False)
-            if "lr" in self.__dict__:
+            if "lr" in self.__dict__ and not away(self.lr):
                 self.lr.replace(new)  # what was compiled with it follows
             else:
                 self.lr = new
