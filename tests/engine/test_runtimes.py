@@ -98,6 +98,21 @@ def test_settings_of_a_runtime_come_and_go_with_it(device: str) -> None:
     rt.dispose()
 
 
+def test_an_explicit_device_goes_before_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F187."""
+    monkeypatch.delenv("POLY_DEV", raising=False)
+    monkeypatch.setenv("DEV", "interp:1")
+    assert polygrad.create().device == "interp:1"
+    monkeypatch.setenv("POLY_DEV", "INTERP:2")
+    assert polygrad.create().device == polygrad.create().Tensor([1.0]).device == "interp:2"
+    rt = polygrad.create("Interp")
+    with Context(POLY_DEV="interp:3"):
+        assert rt.Tensor([1.0]).device == rt.Tensor.zeros(1).device == "interp"
+        assert rt.Tensor([1.0], device="interp:4").device == "interp:4"
+    with rt.context(POLY_DEV="interp:3"):
+        assert Tensor([1.0]).device == "interp:3"
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
