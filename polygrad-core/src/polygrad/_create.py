@@ -203,12 +203,8 @@ _CALLED = (ModuleType, type, FunctionType, MethodType, BuiltinFunctionType)
 
 # ---- methods enter the runtime of their tensor
 
-_OUTSIDE = (
-    "__init__",
-    "__repr__",
-    "_repr_html_",
-    "dispose",
-)  # which need none, or not a living one
+# What needs no runtime, or none that lives.
+_OUTSIDE = ("__init__", "__repr__", "_repr_html_", "dispose")
 
 
 def _entering(method: Callable[..., Any]) -> Callable[..., Any]:

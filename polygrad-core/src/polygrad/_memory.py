@@ -48,7 +48,7 @@ def collect() -> None:
 
 @public
 class _GlobalCounters:
-    """The counters of the whole process under the names of tinygrad's and peers' scripts.
+    """The counters of the whole process, under the names that tinygrad's users know.
 
     >>> GlobalCounters.reset()
     >>> GlobalCounters.kernel_count, GlobalCounters.global_ops

@@ -7,17 +7,15 @@ to the data that everything began with, and can be looked at or run again elsewh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ArgumentError, StateError, no_such
 from ..uop.ops import UOp
 from .base import _leaves
 from .interop import Interop
-from .store import policies, policy_of
+from .store import policies, policy_of, unfolded
 
 if TYPE_CHECKING:
-    from ..engine.runtime import Parts
     from .tensor import Tensor
 
 State = Literal["lazy", "kept", "stored"]
@@ -38,7 +36,7 @@ class Keeping(Interop):
         >>> y.uop_logical is (x * 2).uop
         True
         """
-        return _restored(self.uop, {k: g for k, (g, _) in self.runtime.graphs.items.items()})
+        return unfolded(self.uop, self.runtime.graphs)
 
     @property
     def uop_physical(self) -> UOp | None:
@@ -95,21 +93,3 @@ class _Disposed:
 
     def __getattr__(self, name: str) -> Any:
         raise StateError("this tensor was disposed: its values are gone.")
-
-
-def _restored(root: UOp, graphs: Mapping[int, Parts]) -> UOp:
-    """`root` with every leaf whose graph was kept replaced by that graph."""
-    new: dict[UOp, UOp] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        op, dtype, below, arg = graphs.get(id(node)) or (node.op, node.dtype, node.src, node.arg)
-        waiting = [s for s in below if s not in new]
-        stack += waiting
-        if waiting:
-            continue
-        stack.pop()
-        src = tuple([new[s] for s in below])
-        same = op is node.op and src == node.src
-        new[node] = node if same else UOp(op, dtype, src, arg)
-    return new[root]

@@ -13,7 +13,7 @@ from ..dtype import DType
 from ..engine.capture import active as capturing
 from ..engine.owner import explicit
 from ..engine.weak import WeakTable
-from ..uop.ops import Ops, UOp, size
+from ..uop.ops import Ops, UOp, size, toposort
 from .base import Base, _leaves, away, leaf, one_owner
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _realize(lazy: list[Base]) -> None:
         released = set(map(id, ending))
         lazy += ending
     watched = len(policies) or settings.get("LOGICAL") == "always"
-    graphs = {id(t): _parts(t.uop) for t in lazy if policy_of(t) == "always"} if watched else {}
+    graphs = _graphs(lazy, engine.current().graphs) if watched else {}
     kept = [t for t in lazy if t._requires_grad and not is_leaf(t) and id(t) not in released]
     stored = engine.realize([t.uop for t in lazy], [t.uop for t in kept])
     keeping = set(map(id, kept))
@@ -130,8 +130,25 @@ def _realize(lazy: list[Base]) -> None:
             _settle(t, node, id(t) in released)
 
 
-def _parts(u: UOp) -> Parts:
-    return u.op, u.dtype, u.src, u.arg
+def _graphs(lazy: Sequence[Base], known: WeakTable[Parts]) -> dict[int, Parts]:
+    """What computes each tensor that keeps its graph, by the tensor's id."""
+    kept = {id(t): unfolded(t.uop, known) for t in lazy if policy_of(t) == "always"}
+    return {key: (u.op, u.dtype, u.src, u.arg) for key, u in kept.items()}
+
+
+def unfolded(root: UOp, graphs: WeakTable[Parts]) -> UOp:
+    """`root` down to data: a leaf whose graph was kept is that graph, an assignment its value."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort((root,)):
+        parts = graphs.get(node)
+        if parts is not None:
+            new[node] = UOp(*parts)
+        elif node.op is Ops.AFTER:
+            new[node] = new[node.src[1].src[1]]
+        else:
+            src = tuple([new[s] for s in node.src])
+            new[node] = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
+    return new[root]
 
 
 policies: WeakTable[str] = WeakTable()  # of tensors that have their own
