@@ -174,13 +174,15 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
         lambda: Tensor(np.array([1j])),
         DTypeError,
         "Tensor: elements of buffer format 'Zd' have no dtype here. Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz,"
+        " float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     (
         lambda: Tensor([1], dtype="float99"),
         DTypeError,
         "no dtype named 'float99'. Did you mean 'float'? Valid: bool, int8, uint8, int16, uint16,"
-        " int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz,"
+        " float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     (
         lambda: Tensor([1], requires_grad=True),

@@ -90,8 +90,8 @@ def _filled(like: UOp, value: int) -> UOp:
 
 
 def _sum(x: UOp, axes: Sequence[int]) -> UOp:
-    """A sum in which 16-bit floats accumulate in float32."""
-    if x.dtype.itemsize == 2 and axes:
+    """A sum in which narrow floats accumulate in float32."""
+    if x.dtype.is_narrow and axes:
         return x.cast(dtypes.float32).reduce(Ops.ADD, axes).cast(x.dtype)
     return x.reduce(Ops.ADD, axes)
 

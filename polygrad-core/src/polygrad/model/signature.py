@@ -110,7 +110,7 @@ def host_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[i
     if isinstance(value, Tensor):
         check_dtype(what, value.dtype, Spec((), dtype))
         return bytes_of(value.cast(dtype)), tuple(value.shape)
-    if hasattr(value, "__array_interface__") and dtype is not dtypes.bfloat16:
+    if hasattr(value, "__array_interface__") and (dtype.format or not dtype.is_float):
         return _numpy_array(what, value, dtype)
     try:
         tensor = Tensor(value)

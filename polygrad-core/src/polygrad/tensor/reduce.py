@@ -1,7 +1,7 @@
 """Reductions: axes that disappear into a sum, a product, an extreme or a statistic.
 
 `axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of
-bool and small integers are int32, as numpy's; 16-bit floats accumulate in float32 and are rounded
+bool and small integers are int32, as numpy's; narrow floats accumulate in float32 and are rounded
 once.
 """
 
@@ -30,15 +30,15 @@ def kept(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def total(u: UOp, axes: Sequence[int], op: Ops = Ops.ADD) -> UOp:
-    """A sum or product in u's dtype, 16-bit floats through float32."""
-    if u.dtype.is_float and u.dtype.itemsize == 2:
+    """A sum or product in u's dtype, narrow floats through float32."""
+    if u.dtype.is_narrow:
         return u.cast(dtypes.float32).reduce(op, axes).cast(u.dtype)
     return u.reduce(op, axes)
 
 
 def wide(u: UOp) -> UOp:
-    """Floats wide enough to accumulate in: float32 for ints and 16-bit floats."""
-    return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.itemsize == 2 else u
+    """Floats wide enough to accumulate in: float32 for ints and narrow floats."""
+    return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.is_narrow else u
 
 
 def narrow(u: UOp, dtype: DType) -> UOp:

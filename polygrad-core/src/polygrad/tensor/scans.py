@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def running(u: UOp, axis: int, op: Ops) -> UOp:
-    """A scan in u's dtype, 16-bit floats through float32."""
+    """A scan in u's dtype, narrow floats through float32."""
     if not u.shape:
         return u
-    if u.dtype.is_float and u.dtype.itemsize == 2:
+    if u.dtype.is_narrow:
         return u.cast(dtypes.float32).scan(op, axis).cast(u.dtype)
     return u.scan(op, axis)
 

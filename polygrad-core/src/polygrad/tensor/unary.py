@@ -187,31 +187,29 @@ class Unary(Elementwise):
 
     def isinf(self, detect_positive: Flag = True, detect_negative: Flag = True) -> Tensor:
         """Whether an element is infinite."""
-        x, no = self._float(), UOp.const(dtypes.bool, False).broadcast_to(self.shape)
+        x, no = _arithmetic(self._float()), UOp.const(dtypes.bool, False).broadcast_to(self.shape)
         positive = x.eq(math.inf) if detect_positive else no
         return result(positive | (x.eq(-math.inf) if detect_negative else no), self)
 
     def isfinite(self) -> Tensor:
         """Whether an element is neither NaN nor infinite."""
-        return result(formulas.isfinite(self._float()), self)
+        return result(formulas.isfinite(_arithmetic(self._float())), self)
 
     def nan_to_num(
         self, nan: Real = 0.0, posinf: Real | None = None, neginf: Real | None = None
     ) -> Tensor:
         """NaN and infinities replaced; None is the largest and smallest finite number."""
         x = self.uop
-        if not x.dtype.is_float:
+        layout = x.dtype.layout
+        if layout is None:
             return result(x, self)
-        big = _LARGEST[x.dtype.name]
+        big = layout.maximum
         high, low = big if posinf is None else posinf, -big if neginf is None else neginf
         x = x.eq(math.inf).where(x._with(high), x)
         x = x.eq(-math.inf).where(x._with(low), x)
         return result(formulas.isnan(x).where(x._with(nan), x), self)
 
 
-_LARGEST = {
-    "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38,
-    "float32": 3.4028234663852886e38,
-    "float64": 1.7976931348623157e308,
-}
+def _arithmetic(x: UOp) -> UOp:
+    """In float32 if `x` is narrower: its own dtype may lack inf."""
+    return x.cast(x.dtype.arithmetic)

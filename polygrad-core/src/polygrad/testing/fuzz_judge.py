@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .narrow_floats import LACKING, nearest
+
 Array = Any
 Function = Callable[..., Array]
 
@@ -76,11 +78,8 @@ def promote(a: str, b: str) -> str:
 
 def narrow(value: Array, dtype: str) -> Array:
     """float64 rounded to `dtype`, as float64."""
-    if dtype == "bfloat16":
-        bits = value.astype("float32").view("uint32").astype("uint64")
-        up = bits + 0x7FFF + ((bits >> 16) & 1)
-        kept = ((up & 0xFFFF0000) & 0xFFFFFFFF).astype("uint32").view("float32")
-        return np.where(np.isnan(value), value, kept).astype("float64")
+    if dtype in LACKING:
+        return np.asarray(nearest(value, dtype), "float64")
     return value.astype(dtype).astype("float64")
 
 
