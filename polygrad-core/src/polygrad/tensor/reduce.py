@@ -29,13 +29,6 @@ def kept(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
-def total(u: UOp, axes: Sequence[int], op: Ops = Ops.ADD) -> UOp:
-    """A sum or product in u's dtype, narrow floats through float32."""
-    if u.dtype.is_narrow:
-        return u.cast(dtypes.float32).reduce(op, axes).cast(u.dtype)
-    return u.reduce(op, axes)
-
-
 def wide(u: UOp) -> UOp:
     """Floats wide enough to accumulate in: float32 for ints and narrow floats."""
     return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.is_narrow else u
@@ -94,7 +87,7 @@ class Reduce(Joining):
     def _total(self, name: str, op: Ops, axis: Axes, keepdim: Flag, dtype: Any) -> Tensor:
         axes = axes_of(name, axis, self.ndim)
         wanted = sum_dtype(self.uop.dtype) if dtype is None else to_dtype(dtype)
-        return self._reduced(total(self.uop.cast(wanted), axes, op), axes, keepdim)
+        return self._reduced(self.uop.cast(wanted).reduce(op, axes), axes, keepdim)
 
     def mean(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
         """The mean, float32 for integers; NaN of nothing."""

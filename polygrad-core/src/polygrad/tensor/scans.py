@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import dtypes, sum_dtype, to_dtype
+from ..dtype import sum_dtype, to_dtype
 from ..uop.ops import Ops, UOp
 from .base import Integer, axis_of, either, result
 from .special import Special
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 
 
 def running(u: UOp, axis: int, op: Ops) -> UOp:
-    """A scan in u's dtype, narrow floats through float32."""
-    if not u.shape:
-        return u
-    if u.dtype.is_narrow:
-        return u.cast(dtypes.float32).scan(op, axis).cast(u.dtype)
-    return u.scan(op, axis)
+    """A scan; a number is its own."""
+    return u.scan(op, axis) if u.shape else u
 
 
 class Scans(Special):
