@@ -284,7 +284,7 @@ class Statistics(Writing):
         >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
         [0, 0, 6]
         """
-        view = parse(self.shape, indices if isinstance(indices, tuple) else (indices,))
+        view = parse("index_put", self.shape, indices if isinstance(indices, tuple) else (indices,))
         total = self.numel()
         kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
         numbers = (UOp.iota(max(total, 1), kind) + 1).shrink([(0, total, 1)]).reshape(self.shape)
