@@ -42,6 +42,20 @@ MISTAKES = (
         "x.nextafter(0.0)",
     ),
     Mistake(
+        "more decimals than there are",
+        "x.round(100)",
+        ArgumentError,
+        "round: decimals are from -30 to 30, not 100.",
+        "x.round(3)",
+    ),
+    Mistake(
+        "decimals of integers",
+        "n.round(-1)",
+        DTypeError,
+        "round takes no decimals below 0 of int32; cast to a float first.",
+        "n.float().round(-1)",
+    ),
+    Mistake(
         "minus a bool",
         "-(x > 2)",
         DTypeError,

@@ -108,6 +108,12 @@ class DType:
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
 
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` is this dtype or names it, as numpy's do: `t.dtype == "float32"`."""
+        return other is self or (not isinstance(other, DType) and _found(other) is self)
+
+    __hash__ = object.__hash__
+
     def __reduce__(self) -> tuple[Any, tuple[str, int]]:
         return _named, (self.scalar.name, self.lanes)
 
@@ -160,6 +166,11 @@ ALIASES: Final = {
     "fp8e4m3fnuz": "float8_e4m3fnuz",
     "fp8e5m2fnuz": "float8_e5m2fnuz",
 }
+_PYTHON: Final[dict[Any, DType]] = {
+    bool: dtypes.bool,
+    int: dtypes.default_int,
+    float: dtypes.default_float,
+}
 _ALL: Final = TENSOR_DTYPES | {"index": dtypes.index, "void": dtypes.void}
 
 
@@ -176,20 +187,28 @@ def to_dtype(spec: Any) -> DType:
         if spec.name in TENSOR_DTYPES:
             return spec
         raise DTypeError(f"{spec.name} is no dtype of tensors. Valid: {', '.join(TENSOR_DTYPES)}.")
-    if spec is bool:
-        return dtypes.bool
-    if spec is int:
-        return dtypes.default_int
-    if spec is float:
-        return dtypes.default_float
-    name = spec if isinstance(spec, str) else getattr(spec, "name", getattr(spec, "__name__", None))
-    if isinstance(name, str):
-        name = ALIASES.get(name, name) if name is spec else name
-        if name in TENSOR_DTYPES:
-            return TENSOR_DTYPES[name]
+    found = _found(spec)
+    if found is not None:
+        return found
+    name = _name(spec)
     given = name if isinstance(name, str) else spec
     hint = did_you_mean(str(given), [*TENSOR_DTYPES, *ALIASES])
     raise DTypeError(f"no dtype named {shown(given)}.{hint} Valid: {', '.join(TENSOR_DTYPES)}.")
+
+
+def _found(spec: Any) -> DType | None:
+    """The dtype that something else names; None if it names none."""
+    if isinstance(spec, str):
+        return TENSOR_DTYPES.get(ALIASES.get(spec, spec))
+    if isinstance(spec, type) and spec in _PYTHON:
+        return _PYTHON[spec]
+    name = _name(spec)
+    return TENSOR_DTYPES.get(name) if isinstance(name, str) else None
+
+
+def _name(spec: Any) -> Any:
+    """The name of a numpy dtype or scalar type, or a text itself."""
+    return spec if isinstance(spec, str) else getattr(spec, "name", getattr(spec, "__name__", None))
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -179,8 +179,12 @@ def formatted(data: memoryview, dtype: DType, shape: Shape) -> Any:
 
         half: Any = np.frombuffer(flat, np.float16).reshape(shape)
         return memoryview(half)
-    # A view cannot be cast to a shape with 0.
-    return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
+    if size(shape) or len(shape) < 2:
+        return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
+    import numpy as np  # a view cannot be cast to a shape with 0, nor made with one by Python
+
+    empty: Any = np.empty(shape, np.dtype(code))
+    return memoryview(empty)
 
 
 def nested(flat: list[Any], shape: Shape) -> Any:

@@ -333,7 +333,7 @@ class UOp(_Parts):
         if not over:
             return self
         if _rounds(op, self.dtype):
-            return self.cast(self.dtype.arithmetic).reduce(op, over).cast(self.dtype)
+            return self.cast(self.dtype.arithmetic).reduce(op, axes).cast(self.dtype)
         return UOp(Ops.REDUCE, self.dtype, (self,), (op, over))
 
     def broadcast_to(self, shape: Sequence[int]) -> UOp:
