@@ -17,6 +17,8 @@ from polygrad import Context, Tensor
 from polygrad.dtype import TENSOR_DTYPES, canonical, pack, unpack
 from polygrad.errors import DTypeError
 from polygrad.testing.narrow_floats import LACKING, from_words, nearest, to_words
+from polygrad.uop.kernel import local
+from polygrad.uop.ops import KernelInfo, UOp
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # signalling NaNs
 
@@ -182,6 +184,24 @@ def test_the_python_engine_gives_the_same_bits(name: str) -> None:
         same(Tensor(codes(name)).bitcast(name).float().numpy(), numbers(name))
         x = around_ties(name)[::3]
         same(Tensor(x).cast(name).float().numpy(), rounded(x, name))
+
+
+def power(out: Any, a: Any) -> UOp:
+    """out[i] = a[i]^3, its running product kept in the tensor's own dtype."""
+    i, k = UOp.range(a.numel(), 0), UOp.range(3, 1)
+    x = local(a.dtype, 1, 0)
+    now = x.after(x.after(i)[0].store(1.0), k)
+    done = now[0].store(now[0] * a[i]).end(k)
+    return out[i].store(x.after(done)[0].load()).end(i).sink(arg=KernelInfo(name="power"))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_kernels_keep_narrow_floats_in_their_own_memory(device: str, name: str) -> None:
+    """A user's kernel with a local of the dtype: each store rounds."""
+    x = rounded(np.linspace(-4, 4, 40), name)
+    given = Tensor(x).cast(name).realize()
+    got = Tensor.empty(40, dtype=name).custom_kernel(given, fxn=power)[0]
+    same(got.float().numpy(), rounded(rounded(x * x, name) * x, name))
 
 
 # ---- in and out
