@@ -24,6 +24,7 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
+from ..tensor.store import read
 
 
 class Outputs(dict[str, Any]):
@@ -146,5 +147,4 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """The row-major bytes of a Tensor, computed if need be."""
-    view = tensor.data()
-    return view.cast("B") if view.nbytes else memoryview(b"")
+    return read(tensor)

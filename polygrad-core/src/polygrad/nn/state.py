@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ShapeError, did_you_mean, is_ours, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..tensor import Tensor
-from ..tensor.store import new_leaf
+from ..tensor.store import new_leaf, read
 from ..tensor.store import realize as realize_all
 
 
@@ -165,7 +165,7 @@ def safe_save(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write named Tensors to a .safetensors file, atomically."""
-    specs = {name: TensorSpec(t.dtype, t.shape, t.data()) for name, t in tensors.items()}
+    specs = {name: TensorSpec(t.dtype, t.shape, read(t)) for name, t in tensors.items()}
     with atomic(path) as file:
         for chunk in st.plan(specs, metadata):
             file.write(chunk)
