@@ -263,7 +263,10 @@ def misfit(dtype: DType, value: bool | int | float) -> str:
 
 
 def sum_dtype(d: DType) -> DType:
-    """The type of a sum: floats and 64-bit integers stay, others get 32 bits of their kind."""
+    """The type of a sum: floats and 64-bit integers stay, others get 32 bits of their kind.
+
+    numpy's rule, the default integer at least, where that is int32 (numpy's own is int64).
+    """
     if d.is_float:
         return d
     if d.kind == "bool" or d.kind == "int":

@@ -1,8 +1,9 @@
 """Reductions: axes that disappear into a sum, a product, an extreme or a statistic.
 
 `axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of
-bool and small integers are int32, as numpy's; narrow floats accumulate in float32 and are rounded
-once.
+bool and small integers are in the default integer, as numpy's, which is int32 here; those of 64
+bits stay, and all wrap (`dtype=` gives another). Narrow floats accumulate in float32 and are
+rounded once.
 """
 
 from __future__ import annotations
