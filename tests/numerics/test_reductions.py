@@ -130,6 +130,22 @@ def test_statistics_of_halves_accumulate_in_float32(
     assert a.matmul(a.T).tolist() == [[rounded(5000 / 64, dtype)] * 3] * 3
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2"])
+def test_what_falls_on_one_place_is_summed_in_float32(device: str, dtype: str) -> None:
+    """3000 ones are no 256: scatter_add, index_add, index_put, and the gradient of an index."""
+    n, total = 3000, rounded(3000.0, dtype)
+    index = Tensor(np.zeros(n, np.int32)).realize()
+    ones, none = Tensor.ones(n, dtype=dtype).realize(), Tensor.zeros(2, dtype=dtype)
+    assert none.scatter_add(0, index, ones).tolist() == [total, 0.0]
+    assert none.index_add(0, index, ones).tolist() == [total, 0.0]
+    assert none.index_put((index,), ones, accumulate=True).tolist() == [total, 0.0]
+    w = Tensor.ones(2, dtype=dtype).realize()
+    w.requires_grad_(True)
+    w[index].sum(dtype="float32").backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [total, 0.0]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_signs_of_zero(device: str, threads: None, dtype: str) -> None:
     for shape, axis in LAYOUTS[device]:

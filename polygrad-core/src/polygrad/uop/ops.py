@@ -346,6 +346,11 @@ class UOp(_Parts):
         return UOp(Ops.GATHER, self.dtype, (self, index), axis)
 
     def scatter(self, index: UOp, updates: UOp, axis: int, mode: str) -> UOp:
+        """`updates` written (mode "set") or combined ("add mul max min") where `index` says; narrow
+        floats are summed and multiplied in float32."""
+        if mode in ("add", "mul") and self.dtype.is_narrow:
+            wide = self.dtype.arithmetic
+            return self.cast(wide).scatter(index, updates.cast(wide), axis, mode).cast(self.dtype)
         return UOp(Ops.SCATTER, self.dtype, (self, index, updates), (axis, mode))
 
     def scan(self, op: Ops, axis: int) -> UOp:
