@@ -166,7 +166,19 @@ def test_an_integer_takes_the_tensor_dtype(device: str) -> None:
         f(Tensor([1, 2]), 2**40)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2fnuz",
+        "float64",
+        "int8",
+        "uint8",
+        "int64",
+    ],
+)
 def test_a_number_in_any_dtype(device: str, dtype: str) -> None:
     f = jit(lambda x, n: x * n)
     x = Tensor([1, 2], dtype=dtype)

@@ -145,13 +145,6 @@ def _filled(like: UOp, value: int) -> UOp:
 # ---- movement: the gradient moves the other way
 
 
-def _sum(x: UOp, axes: Sequence[int]) -> UOp:
-    """A sum in which 16-bit floats accumulate in float32."""
-    if x.dtype.itemsize == 2 and axes:
-        return x.cast(dtypes.float32).reduce(Ops.ADD, axes).cast(x.dtype)
-    return x.reduce(Ops.ADD, axes)
-
-
 def _spread(x: UOp, shape: Shape, axes: Sequence[int]) -> UOp:
     """Axes that a reduction took away, put back."""
     return x.reshape([1 if a in axes else n for a, n in enumerate(shape)]).expand(shape)
@@ -168,7 +161,7 @@ def _permute(node: UOp, g: UOp) -> UOp:
 def _expand(node: UOp, g: UOp) -> UOp:
     old = node.src[0].shape
     grown = [a for a, (m, n) in enumerate(zip(old, node.shape, strict=True)) if m != n]
-    return _sum(g, grown).reshape(old)
+    return g.reduce(Ops.ADD, grown).reshape(old)
 
 
 def _shrink(node: UOp, g: UOp) -> UOp:
@@ -211,7 +204,7 @@ def _window(node: UOp, g: UOp) -> UOp:
         bounds = [(0, m, 1) for m in moved.shape]
         bounds[last] = (0, length * length, length + 1)
         moved = moved.shrink(bounds)
-    return _sum(moved, range(last, rank))
+    return moved.reduce(Ops.ADD, range(last, rank))
 
 
 def _terms(g: UOp) -> tuple[UOp, int]:

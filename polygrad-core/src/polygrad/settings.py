@@ -109,6 +109,9 @@ TABLE: dict[str, Setting] = {
     "POLY_DUMP_KERNELS": Setting(
         _flag, False, "1: print every kernel on standard error when it is first needed"
     ),
+    "POLY_CHECK": Setting(
+        _flag, False, "1: index tensors are computed and checked at each call, jit runs uncompiled"
+    ),
     "POLY_TRACEBACK": Setting(
         _one_of("short", "full"), "short", "full: keep our own frames in tracebacks"
     ),

@@ -24,6 +24,7 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
+from ..tensor.store import read
 
 
 class Outputs(dict[str, Any]):
@@ -110,7 +111,7 @@ def host_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[i
     if isinstance(value, Tensor):
         check_dtype(what, value.dtype, Spec((), dtype))
         return bytes_of(value.cast(dtype)), tuple(value.shape)
-    if hasattr(value, "__array_interface__") and dtype is not dtypes.bfloat16:
+    if hasattr(value, "__array_interface__") and (dtype.format or not dtype.is_float):
         return _numpy_array(what, value, dtype)
     try:
         tensor = Tensor(value)
@@ -153,5 +154,4 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """The row-major bytes of a Tensor, computed if need be."""
-    view = tensor.data()
-    return view.cast("B") if view.nbytes else memoryview(b"")
+    return read(tensor)

@@ -17,7 +17,7 @@ from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..tensor import Tensor
 from ..tensor.base import one_owner
-from ..tensor.store import inside, new_leaf
+from ..tensor.store import inside, new_leaf, read
 from ..tensor.store import realize as realize_all
 
 
@@ -168,7 +168,7 @@ def safe_save(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write named Tensors to a .safetensors file, atomically."""
-    specs = {name: TensorSpec(t.dtype, t.shape, t.data()) for name, t in tensors.items()}
+    specs = {name: TensorSpec(t.dtype, t.shape, read(t)) for name, t in tensors.items()}
     with atomic(path) as file:
         for chunk in st.plan(specs, metadata):
             file.write(chunk)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..dtype import DType, dtypes
+from ..dtype import TENSOR_DTYPES, DType, dtypes
 from ..uop.ops import MOVEMENT, Ops, UOp
 from ..uop.provenance import hand_on
 from ..uop.rewrite import substitute
@@ -290,8 +290,7 @@ _FILLED: Mapping[Ops, Callable[[UOp, tuple[UOp, ...], Open, dict[str, UOp]], UOp
 }
 
 _CARRIERS: Mapping[DType, DType] = {  # narrow scalars travel in a type that every machine passes
-    dtypes.float16: dtypes.float32,
-    dtypes.bfloat16: dtypes.float32,
+    **{d: d.arithmetic for d in TENSOR_DTYPES.values() if d.is_narrow},
     dtypes.int8: dtypes.int32,
     dtypes.int16: dtypes.int32,
     dtypes.uint8: dtypes.int32,

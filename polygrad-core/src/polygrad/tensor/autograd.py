@@ -14,7 +14,7 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
-from .base import Base, Flag, _leaves, _no_grad, one_owner, result
+from .base import Base, Flag, _leaves, _no_grad, maybe, one_owner, result, wants_gradient
 from .store import differentiated, own, realize
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ class Autograd(Alignment):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: Flag | None = True) -> Tensor:
-        """Set `requires_grad`; a tensor marked True is a leaf from then on."""
-        if requires_grad and not self.uop.dtype.is_float:
-            raise DTypeError(f"only float tensors take gradients, not {self.uop.dtype.name}.")
-        self._requires_grad = requires_grad
-        if requires_grad:
+        """Set `requires_grad`: True, False or None. What is marked True is a leaf from then on."""
+        self._requires_grad = wants_gradient(requires_grad, self.uop.dtype)
+        if self._requires_grad:
             owner = _leaves.setdefault(id(self.uop), self)  # type: ignore[arg-type]
             if owner is not self:  # two names of one node: this one becomes a leaf beside it
                 self.uop = own(self.uop, self.device)
@@ -60,8 +58,8 @@ class Autograd(Alignment):
 
     def is_param_(self, is_param: Flag = True) -> Tensor:
         """Mark as a parameter, or (False) as auxiliary state that no optimizer touches."""
-        self._is_param = is_param
-        self._requires_grad = self._requires_grad if is_param else False
+        self._is_param = maybe("is_param", is_param)
+        self._requires_grad = self._requires_grad if self._is_param else False
         return self  # type: ignore[return-value]
 
     def detach(self) -> Tensor:

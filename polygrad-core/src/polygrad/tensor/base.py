@@ -204,11 +204,27 @@ def result(uop: UOp, *operands: Base) -> Tensor:
     return out
 
 
+def wants_gradient(requires_grad: bool | None, dtype: DType) -> bool | None:
+    """The argument `requires_grad`, which is True (of floats alone), False or None."""
+    wanted = maybe("requires_grad", requires_grad)
+    if wanted and not dtype.is_float:
+        raise DTypeError(f"only float tensors take gradients, not {dtype.name}.")
+    return wanted
+
+
+def maybe(name: str, value: bool | None) -> bool | None:
+    """An argument that is True, False or None; 1, 0 and numpy's bools will do."""
+    if value is None or value is True or value is False:
+        return value
+    if value not in (0, 1):
+        raise ArgumentError(f"{name} is True, False or None, not {shown(value)}.")
+    return bool(value)
+
+
 def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Tensor:
     """The Tensor of a node that no operation made: data, zeros, random numbers."""
     out: Tensor = object.__new__(_class)
-    if requires_grad and not uop.dtype.is_float:
-        raise DTypeError(f"only float tensors take gradients, not {uop.dtype.name}.")
+    requires_grad = wants_gradient(requires_grad, uop.dtype)
     if uop.provenance is None:
         _mark(uop, _site())
     out.uop, out.grad = uop, None

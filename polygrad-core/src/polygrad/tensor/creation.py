@@ -233,9 +233,7 @@ class Creation(Loss):
 
 def progression(start: Scalar, step: Scalar, n: int, dtype: DType) -> UOp:
     """start + i * step for i below n; computed in a type wide enough, then cast."""
-    wide = dtype
-    if dtype.is_float and dtype.itemsize == 2:
-        wide = dtypes.float32
+    wide = dtype.arithmetic
     if dtype.is_int or dtype.kind == "bool":
         whole = isinstance(start, int) and isinstance(step, int)
         wide = dtypes.int64 if dtype.itemsize == 8 else dtypes.int32

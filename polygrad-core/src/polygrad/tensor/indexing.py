@@ -2,8 +2,8 @@
 
 An index is parsed into one entry for each axis: integers and slices become SHRINK and FLIP, None a
 new axis, and index arrays one GATHER. Negative indices count from the end, in tensors too. What
-Python knows at the call (integers, lists, numpy arrays) is checked then; an index tensor outside
-its axis reads 0.
+Python knows at the call (integers, lists, numpy arrays) is checked then; an element of an index
+tensor outside its axis reads 0, or is an IndexError under POLY_CHECK=1 (`checks.py`).
 
 Where index arrays stand next to each other (integers count as such) their common shape takes their
 place; otherwise it comes first. A boolean mask is an index array for each of its axes, whose length
@@ -31,6 +31,7 @@ from .base import (
     result,
     tensor_of,
 )
+from .checks import check_index
 from .layers import Layers
 
 if TYPE_CHECKING:
@@ -72,12 +73,13 @@ class Indexing(Layers):
 
     def __getitem__(self, index: Any) -> Tensor:
         check_owners(self, index)
-        view = parse(self.shape, index)
+        view = parse("getitem", self.shape, index)
         return result(read(self.uop, view), self, *(a.tensor for _, a in view.arrays))
 
     def gather(self, dim: Any = None, index: Any = None, *, axis: Integer | None = None) -> Tensor:
         """out[i][j] = self[index[i][j]][j] for dim 0, and so on: torch's gather. `index` may be
-        smaller than self in the other axes."""
+        smaller than self in the other axes. An index outside its axis reads 0, or is an IndexError
+        under POLY_CHECK=1."""
         at, chosen = either("gather", dim, axis), tensor_of(index, "gather")
         a = axis_of("gather", at, self.ndim)
         places = flat_places("gather", self.shape, chosen, a)
@@ -149,8 +151,8 @@ def _listed(indices: Any) -> Any:
 # ---- parsing
 
 
-def parse(shape: Shape, index: Any) -> View:
-    """`index` of a tensor of `shape`, checked."""
+def parse(name: str, shape: Shape, index: Any) -> View:
+    """`index` of a tensor of `shape`, checked; `name` is the operation's in errors."""
     items, dots = _filled(shape, _arrays_of(index if isinstance(index, tuple) else (index,)))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
@@ -177,7 +179,7 @@ def parse(shape: Shape, index: Any) -> View:
             kept.append(-(-(bound[1] - bound[0]) // bound[2]))
         elif isinstance(item, Array):
             advanced.append(place)
-            arrays.append((len(kept), _checked(item, n, axis, shape)))
+            arrays.append((len(kept), _checked(name, item, axis, shape)))
             bounds.append((0, n, 1))
             kept.append(n)
         else:
@@ -316,8 +318,9 @@ def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
     return (last, start + 1, -step), count > 1
 
 
-def _checked(array: Array, n: int, axis: int, shape: Shape) -> Array:
+def _checked(name: str, array: Array, axis: int, shape: Shape) -> Array:
     """An index array whose known elements lie in the axis."""
+    n = shape[axis]
     if array.axis_size is not None and array.axis_size != n:
         raise IndexError_(
             f"a mask of size {array.axis_size} does not fit axis {axis} of shape {shape}."
@@ -325,6 +328,8 @@ def _checked(array: Array, n: int, axis: int, shape: Shape) -> Array:
     for i in array.extent or ():
         if not -n <= i < n:
             raise IndexError_(f"index {i} is outside axis {axis} of shape {shape}.")
+    if array.extent is None:
+        check_index(name, array.tensor, axis, shape)
     return array
 
 
@@ -406,6 +411,7 @@ def flat_places(name: str, shape: Shape, index: Base, axis: int) -> UOp:
         raise ShapeError(
             f"{name}: index {inner} must be no larger than {shape} beside axis {axis}."
         )
+    check_index(name, index, axis, shape)
     if not shape:
         return wrapped(index.uop, 1)
     nodes = []

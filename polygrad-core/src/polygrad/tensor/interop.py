@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import engine
-from ..dtype import to_dtype
+from ..dtype import to_dtype, unpack
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp
 from . import host
@@ -90,18 +90,20 @@ class Interop(Autograd):
     # ---- reading
 
     def data(self) -> memoryview:
-        """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit
-        words."""
+        """The values as a memoryview with format and shape, a copy; bfloat16 and 8-bit floats as
+        raw unsigned words."""
         view: memoryview = host.formatted(read(self), self.uop.dtype, self.shape)
         return view
 
     def numpy(self) -> Any:
-        """The values as a numpy array of its own; bfloat16 becomes float32."""
+        """The values as a numpy array of its own; bfloat16 and 8-bit floats, which numpy lacks,
+        become float32, which holds them exactly. `.bitcast("uint16")` or `"uint8"` is their bits.
+        """
         return host.array_of(read(self), self.uop.dtype, self.shape)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
-        return host.nested(host.unpacked(read(self), self.uop.dtype), self.shape)
+        return host.nested(unpack(self.uop.dtype, read(self)), self.shape)
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number."""
@@ -112,7 +114,7 @@ class Interop(Autograd):
             raise ShapeError(
                 f"{name} takes a tensor with one element, not shape {self.shape}{hint}."
             )
-        return host.unpacked(read(self), self.uop.dtype)[0]
+        return unpack(self.uop.dtype, read(self))[0]
 
     # ---- Python's protocols
 
@@ -150,10 +152,11 @@ class Interop(Autograd):
         return bool(self.eq(x).any())
 
     def __buffer__(self, flags: int) -> memoryview:
-        """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16, so
-        that numpy asks `__array__` and does not take the words for integers."""
-        if self.uop.dtype.name == "bfloat16":
-            raise DTypeError("the buffer protocol has no bfloat16; use .data() or .numpy().")
+        """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16
+        and 8-bit floats, so that numpy asks `__array__` and takes no words for integers."""
+        if self.uop.dtype.is_float and not self.uop.dtype.format:
+            name = self.uop.dtype.name
+            raise DTypeError(f"the buffer protocol has no {name}; use .data() or .numpy().")
         return self.data()
 
     def __release_buffer__(self, view: memoryview) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def running(u: UOp, axis: int, op: Ops) -> UOp:
-    """A scan in u's dtype, 16-bit floats through float32."""
+    """A scan in u's dtype, narrow floats through float32; a number is its own."""
     if not u.shape:
         return u
     if not u.dtype.is_float:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, to_dtype
-from ..errors import ArgumentError, ShapeError, shown
+from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import (
@@ -270,7 +270,7 @@ class Statistics(Writing):
         >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
         [0, 0, 6]
         """
-        view = parse(self.shape, indices if isinstance(indices, tuple) else (indices,))
+        view = parse("index_put", self.shape, indices if isinstance(indices, tuple) else (indices,))
         total = self.numel()
         kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
         numbers = (UOp.iota(total, kind) + 1).reshape(self.shape)
@@ -326,8 +326,11 @@ class Statistics(Writing):
     # ---- numbers
 
     def nextafter(self, other: Operand) -> Tensor:
-        """The next float after self towards `other`, in their common dtype."""
+        """The next float after self towards `other`, in their common dtype, which has 16 bits or
+        more."""
         (a, b), tensors = joined_floats("nextafter", self, other)
+        if a.dtype not in _BITS:
+            raise DTypeError(f"nextafter takes floats of 16 bits or more, not {a.dtype.name}.")
         return result(_next_float(a, b), *tensors)
 
     @staticmethod
@@ -373,12 +376,17 @@ def _along(axis: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(n if a == axis else 1 for a, n in enumerate(shape))
 
 
-_BITS: dict[int, DType] = {2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+_BITS: dict[DType, DType] = {  # the words of floats whose order is that of their bits
+    dtypes.float16: dtypes.uint16,
+    dtypes.bfloat16: dtypes.uint16,
+    dtypes.float32: dtypes.uint32,
+    dtypes.float64: dtypes.uint64,
+}
 
 
 def _next_float(a: UOp, b: UOp) -> UOp:
     """By one in the bits of the size, up or down; from 0 to the least float of b's sign."""
-    whole = _BITS[a.dtype.itemsize]
+    whole = _BITS[a.dtype]
     bits = a.bitcast(whole)
     grows = (a < b).eq(a > 0.0)
     moved = grows.where(bits + 1, bits - 1)

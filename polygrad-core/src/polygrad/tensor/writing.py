@@ -26,6 +26,7 @@ from .base import (
     scalar,
     tensor_of,
 )
+from .checks import check_index
 from .decompositions import Decompositions
 from .indexing import View, check_owners, flat_places, joined_arrays, parse, read, wrapped
 
@@ -54,7 +55,7 @@ class Writing(Decompositions):
         if _is_mask(index, self):
             self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
             return
-        view = parse(self.shape, index)
+        view = parse("setitem", self.shape, index)
         if view.arrays:
             new = _scattered(self.uop, view, given)
         else:
@@ -72,7 +73,8 @@ class Writing(Decompositions):
         value: Operand = None,
     ) -> Tensor:
         """self with src[i][j] written to [index[i][j]][j] for dim 0, and so on; `reduce` "add" or
-        "multiply" combines with what is there."""
+        "multiply" combines with what is there. An index outside its axis writes nothing, or is an
+        IndexError under POLY_CHECK=1."""
         return self._scatter(
             "scatter",
             either("scatter", dim, axis),
@@ -102,6 +104,7 @@ class Writing(Decompositions):
                 f" {self.shape}."
             )
         updates = source.uop.cast(self.dtype) * alpha if alpha != 1 else source.uop.cast(self.dtype)
+        check_index("index_add", chosen, a, self.shape)
         places = wrapped(chosen.uop, self.shape[a])
         return result(self.uop.scatter(places, updates, a, "add"), self, chosen, source)
 
@@ -254,7 +257,7 @@ def _masked(x: UOp, mask: UOp, value: Any) -> UOp:
 
 def _compressed(x: UOp, mask: UOp, value: Base) -> UOp:
     """One value for each true element: the mask is computed to number them."""
-    view = parse(x.shape, result(mask))
+    view = parse("setitem", x.shape, result(mask))
     return _scattered(x, view, value)
 
 

@@ -330,13 +330,18 @@ class UOp(_Parts):
         return UOp(Ops.WINDOW, self.dtype, (self,), (axis, size, stride, dilation))
 
     def reduce(self, op: Ops, axes: Sequence[int] | Sequence[UOp]) -> UOp:
-        """Tensor floor: reduce over `axes`, which disappear from the shape. Kernel floor: over
+        """Tensor floor: reduce over `axes`, which disappear from the shape; narrow floats are
+        summed and multiplied in float32, whatever the reduction is split into. Kernel floor: over
         loops."""
         if axes and isinstance(axes[0], UOp):
             value = self.load() if self.op is Ops.INDEX else self
             return UOp(Ops.REDUCE, self.dtype, (value, *axes), op)
         over = tuple(sorted(axes))
-        return UOp(Ops.REDUCE, self.dtype, (self,), (op, over)) if over else self
+        if not over:
+            return self
+        if _rounds(op, self.dtype):
+            return self.cast(self.dtype.arithmetic).reduce(op, axes).cast(self.dtype)
+        return UOp(Ops.REDUCE, self.dtype, (self,), (op, over))
 
     def broadcast_to(self, shape: Sequence[int]) -> UOp:
         """numpy's rule: missing leading axes are added, axes of size 1 grow."""
@@ -348,10 +353,17 @@ class UOp(_Parts):
         return UOp(Ops.GATHER, self.dtype, (self, index), axis)
 
     def scatter(self, index: UOp, updates: UOp, axis: int, mode: str) -> UOp:
+        """`updates` written (mode "set") or combined ("add mul max min") where `index` says; narrow
+        floats are summed and multiplied in float32."""
+        if mode in ("add", "mul") and self.dtype.is_narrow:
+            wide = self.dtype.arithmetic
+            return self.cast(wide).scatter(index, updates.cast(wide), axis, mode).cast(self.dtype)
         return UOp(Ops.SCATTER, self.dtype, (self, index, updates), (axis, mode))
 
     def scan(self, op: Ops, axis: int) -> UOp:
         """The running reduction along `axis`, each element included: cumsum for ADD."""
+        if _rounds(op, self.dtype):
+            return self.cast(self.dtype.arithmetic).scan(op, axis).cast(self.dtype)
         return UOp(Ops.SCAN, self.dtype, (self,), (op, axis))
 
     def contiguous(self) -> UOp:
@@ -436,6 +448,11 @@ def toposort(roots: Sequence[UOp], gate: Callable[[UOp], bool] | None = None) ->
             else:
                 stack += (node, None, *src[::-1])
     return out
+
+
+def _rounds(op: Ops, dtype: DType) -> bool:
+    """Would partial results be rounded, and more often the more a reduction is split?"""
+    return dtype.is_narrow and op in (Ops.ADD, Ops.MUL)
 
 
 # ---- the table of living nodes
