@@ -342,3 +342,86 @@ def test_operations_by_name(device: str) -> None:
 
     made = Tensor.empty(2).custom_kernel(Tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]]), fxn=norms)
     assert made[0].tolist() == [6.0, 2.0]
+
+
+# ---- a gradient of several values is asked for once
+
+
+def _both(plus: Any, twice: Any, a: Any) -> UOp:
+    i = UOp.range(2, 0)
+    return plus[i].store(a[i] + 1).end(i).sink(twice[i].store(a[i] * 2).end(i), arg=NAMED)
+
+
+def test_a_gradient_sees_all_outputs_at_once(device: str) -> None:
+    """F078: it need not be linear in what flows in, and is called once."""
+    seen: list[list[bool]] = []
+
+    def gradient(flows: list[Tensor | None], *tensors: Tensor) -> list[Tensor | None]:
+        seen.append([g is not None for g in flows])
+        plus, twice = flows
+        total = plus if twice is None else twice if plus is None else plus * twice
+        return [None, None, total]
+
+    def outputs(x: Tensor) -> list[Tensor]:
+        empty = Tensor.empty(2)
+        return empty.custom_kernel(Tensor.empty(2), x, fxn=_both, grad_fxn=gradient)
+
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    plus, twice, _ = outputs(x)
+    assert (plus * 3 + twice * 5).sum().gradient(x)[0].tolist() == [15.0, 15.0]
+    assert outputs(x)[1].sum().gradient(x)[0].tolist() == [1.0, 1.0]
+    assert seen == [[True, True], [False, True]]
+
+
+def test_a_gradient_inside_of_jit(device: str) -> None:
+    """It reads the tensors of each call."""
+    from polygrad import jit
+
+    def square(out: Any, a: Any) -> UOp:
+        i = UOp.range(3, 0)
+        return out[i].store(a[i] * a[i]).end(i).sink(arg=NAMED)
+
+    @jit
+    def slope(x: Tensor) -> Tensor:
+        y = Tensor.empty(3).custom_kernel(x, fxn=square, grad_fxn=lambda g, out, a: (None, g * a))
+        return y[0].sum().gradient(x)[0]
+
+    assert slope(Tensor([1.0, 2.0, 3.0])).tolist() == [1.0, 2.0, 3.0]
+    assert slope(Tensor([4.0, 5.0, 6.0])).tolist() == [4.0, 5.0, 6.0]
+
+
+def test_a_gradient_for_many_tensors(device: str) -> None:
+    """However many sources a kernel has, each gets its gradient."""
+
+    def total(out: Any, *given: Any) -> UOp:
+        value = given[0][0]
+        for g in given[1:]:
+            value = value + g[0]
+        return out[0].store(value).sink(arg=NAMED)
+
+    given = [Tensor([float(i)], requires_grad=True) for i in range(70)]
+    y = Tensor.empty(1).custom_kernel(
+        *given, fxn=total, grad_fxn=lambda g, out, *rest: [None, *(g * i for i in range(70))]
+    )[0]
+    y.sum().backward()
+    assert [t.grad.item() for t in given if t.grad is not None] == list(range(70))
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (lambda g, out, a: (None,), "returns a tuple of 2 gradients, one for each tensor, not 1"),
+        (lambda g, out, a: g, "not Tensor"),
+        (lambda g, out, a: (None, 2.0), "a tensor or None for tensor 1, not 2.0"),
+        (lambda g, out, a: (None, g.sum()), r"shape \(\) for tensor 1 of \(3,\)"),
+    ],
+)
+def test_a_gradient_that_does_not_fit(device: str, found: Any, text: str) -> None:
+    def copy(out: Any, a: Any) -> UOp:
+        i = UOp.range(3, 0)
+        return out[i].store(a[i] * 1).end(i).sink(arg=NAMED)
+
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = Tensor.empty(3).custom_kernel(x, fxn=copy, grad_fxn=found)[0]
+    with pytest.raises(GradientError, match=text):
+        y.sum().backward()

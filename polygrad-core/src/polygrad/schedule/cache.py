@@ -166,10 +166,10 @@ def _pad(node: UOp, found: _Found) -> Any:
     return (Ops.PAD, tuple(what), found.numbers[node.src[0]])
 
 
-def _kernel(node: UOp, found: _Found) -> Any:
-    """A kernel's gradient plays no part: it may be new at each call, and hold tensors."""
+def _call(node: UOp, found: _Found) -> Any:
+    """A gradient of its own plays no part: it may be new at each call, and hold tensors."""
     numbers = [found.numbers[s] for s in node.src]
-    return (Ops.KERNEL, node.dtype, node.arg._replace(gradient=None), *numbers)
+    return (node.op, node.dtype, node.arg._replace(gradient=None), *numbers)
 
 
 _SPECIAL: Mapping[Ops, Callable[[UOp, _Found], Any]] = {
@@ -178,7 +178,8 @@ _SPECIAL: Mapping[Ops, Callable[[UOp, _Found], Any]] = {
     Ops.UNIQUE: _unique,
     Ops.SHRINK: _shrink,
     Ops.PAD: _pad,
-    Ops.KERNEL: _kernel,
+    Ops.KERNEL: _call,
+    Ops.FUNCTION: _call,
 }
 _FOLDING = frozenset({0.0, 1.0, -1.0, float("inf"), float("-inf")})
 

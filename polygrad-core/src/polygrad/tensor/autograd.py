@@ -84,7 +84,7 @@ class Autograd(Alignment):
         leaves = self._receivers()
         from ..gradient import flows
 
-        found = flows(self.uop, [t.uop for t in leaves], seed, through=False)
+        found = flows({self.uop: seed}, [t.uop for t in leaves], through=False)
         if not any(g is not None for g in found):
             raise GradientError(f"backward: nothing flows to any leaf.{self._why_not()}")
         capture = capturing.get()
@@ -113,7 +113,7 @@ class Autograd(Alignment):
         from ..gradient import flows
 
         out: list[Tensor] = []
-        for t, g in zip(targets, flows(self.uop, [t.uop for t in targets], seed), strict=True):
+        for t, g in zip(targets, flows({self.uop: seed}, [t.uop for t in targets]), strict=True):
             if g is None and not allow_unused:
                 raise GradientError(
                     f"gradient: the tensor does not depend on target {len(out)} (shape {t.shape})."

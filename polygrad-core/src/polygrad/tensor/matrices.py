@@ -27,10 +27,9 @@ Rule = Callable[[UOp, UOp], "Sequence[UOp | None]"]
 
 def _values(node: UOp) -> list[UOp]:
     """All values of the function that `node` is one of."""
-    name, _, count = node.arg
     return [
-        UOp(Ops.FUNCTION, s.dtype, node.src, (name, i, count))
-        for i, s in enumerate(node.src[:count])
+        UOp(Ops.FUNCTION, s.dtype, node.src, node.arg._replace(which=i))
+        for i, s in enumerate(node.src[: node.arg.total])
     ]
 
 

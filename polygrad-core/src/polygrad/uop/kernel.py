@@ -32,7 +32,7 @@ from .rewrite import rebuild
 
 __all__ = ["KernelCall", "KernelInfo", "Placeholder", "call", "finished", "local", "memory_of"]
 
-Gradient = Callable[[UOp, UOp], Sequence["UOp | None"]]
+Gradient = Callable[[UOp, Sequence["UOp | None"]], Sequence["UOp | None"]]
 
 
 class Output(NamedTuple):
@@ -47,8 +47,8 @@ class KernelCall(NamedTuple):
     """The argument of a KERNEL node, which is output number `which` of one launch.
 
     Source k of the node is parameter `slots[k]`; if that is an output, its contents before the
-    launch. `values` are the launch's variables by name. `gradient` takes the node and what flows
-    into it to what flows into each source.
+    launch. `values` are the launch's variables by name. `gradient` takes a node of the call and
+    what flows into each output (None: nothing) to what flows into each source.
     """
 
     sink: UOp
@@ -61,6 +61,10 @@ class KernelCall(NamedTuple):
     @property
     def shape(self) -> Shape:
         return self.outputs[self.which].shape
+
+    @property
+    def total(self) -> int:
+        return len(self.outputs)
 
 
 def call(
