@@ -26,6 +26,7 @@ _NAMES = {
     "device": "",
     "dtypes": "dtype",
     "errors": "",
+    "function": "_function",
     "jit": "_jit",
     "nn": "",
 }
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from . import device as device
     from . import errors as errors
     from . import nn as nn
+    from ._function import function as function
     from ._jit import compile as compile
     from ._jit import jit as jit
     from .dtype import dtypes as dtypes

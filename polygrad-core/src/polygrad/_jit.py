@@ -17,27 +17,28 @@ where it meets tensors from outside that were not computed yet.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from . import settings
 from ._nested import filled, flatten, names_of, rebuilt, taken
+from ._slopes import Slopes, slopes_of
 from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
-from .engine.capture import Capture, active, as_scalar, evaluator
+from .engine.capture import Capture, Number, active, as_scalar, evaluator, plain
 from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current
 from .errors import ArgumentError, public, shown
 from .tensor import Tensor
+from .tensor.base import _no_grad, replayed
 from .tensor.base import leaf as tensor_of_leaf
-from .tensor.base import replayed
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
 
@@ -71,6 +72,7 @@ class Signature(NamedTuple):
     structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
     tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
     training: bool
+    no_grad: bool
     runtime: Runtime
 
 
@@ -80,15 +82,20 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], what: str, one_signature: bool) -> None:
         if not callable(function):
             raise ArgumentError(f"{what} takes a function, not {shown(function)}.")
-        functools.update_wrapper(self, function)
+        update_wrapper(self, function)
         self.function, self.what, self.one_signature = function, what, one_signature
-        self._captures: OrderedDict[Signature, list[_Captured]] = OrderedDict()
+        self._captures: OrderedDict[Signature, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
         self._calls = self._captured = 0
 
     @property
     def name(self) -> str:
         return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return f"{self.what} of {self.name}"
 
     @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +111,7 @@ class Compiled:
         return captured(tensors, numbers)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else partial(self, instance)
 
     # ---- what users may ask
 
@@ -154,9 +161,10 @@ class Compiled:
         shown = tuple(
             [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
         )
-        return Signature(structure, shown, settings.get("TRAINING"), current())
+        modes = (bool(settings.get("TRAINING")), _no_grad.get())
+        return Signature(structure, shown, *modes, current())
 
-    def _find(self, signature: Signature, numbers: Sequence[int | float]) -> _Captured | None:
+    def _find(self, signature: Signature, numbers: Sequence[int | float]) -> Any:
         for captured in self._captures.get(signature, ()):
             if captured.pinned is None or captured.fits(numbers):
                 return captured
@@ -169,23 +177,26 @@ class Compiled:
         kwargs: Mapping[str, Any],
         tensors: Sequence[Tensor],
         numbers: Sequence[int | float],
-    ) -> _Captured:
+    ) -> Any:
         with self._lock:
             found = self._find(signature, numbers)  # another thread may have been faster
             if found is not None:
                 return found
             if self.one_signature:
                 self._refuse_others(signature, args, kwargs)
-            what = f"{self.what} of {self.name}"
-            captured = _capture(self.function, what, args, kwargs, tensors, numbers)
+            make = partial(Trace, self.title, args, kwargs, tensors, numbers)
+            captured = settled(make, self.function).compile()
             self._captured += 1
-            some = self._captures.setdefault(signature, [])
-            some.append(captured)
-            self._captures.move_to_end(signature)
-            del some[:-CAPACITY]
-            while len(self._captures) > CAPACITY:
-                self._captures.popitem(last=False)
+            self._keep(signature, captured)
             return captured
+
+    def _keep(self, signature: Signature, captured: Any) -> None:
+        some = self._captures.setdefault(signature, [])
+        some.append(captured)
+        self._captures.move_to_end(signature)
+        del some[:-CAPACITY]
+        while len(self._captures) > CAPACITY:
+            self._captures.popitem(last=False)
 
     def _refuse_others(
         self, signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -224,7 +235,9 @@ class _Captured:
         outputs: Any,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         assigned: Sequence[int],
+        slopes: Slopes | None,
     ) -> None:
+        self.slopes = slopes
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
         self.pinned = dict(pinned) or None  # number argument -> the value it was captured with
         self.values = [(evaluator(e), d) for e, d in capture.numbers]
@@ -246,6 +259,9 @@ class _Captured:
             values = [*values, *runtime.draws.take(self.drawn)]
         buffers = self.recorded.with_leaves(inputs, values)
         made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
+        if self.slopes is not None:
+            drawn = None if self.drawn is None else values[-3:]
+            self.slopes.follow(runtime, made, tensors, numbers, drawn)
         if self.simple:
             return made[0]
         first = len(made) - len(self.assigned)
@@ -271,25 +287,17 @@ def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...],
     return replayed(node, device)
 
 
-def _capture(
-    function: Callable[..., Any],
-    what: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    tensors: Sequence[Tensor],
-    numbers: Sequence[int | float],
-) -> _Captured:
-    """Run the function over symbols, again if it met tensors without memory, and compile."""
-    runtime = current()
+def settled(make: Callable[[], Trace], function: Callable[..., Any]) -> Trace:
+    """A run of the function over symbols; a second one if it met tensors without memory."""
     for _ in range(2):
-        trace = _Trace(runtime, what, args, kwargs, tensors, numbers)
+        trace = make()
         trace.run(function)
         if not _settle(trace):
             break
-    return trace.compile()
+    return trace
 
 
-def _settle(trace: _Trace) -> bool:
+def _settle(trace: Trace) -> bool:
     """Give memory to the tensors from outside. True if some changed, so that the trace is of no
     use.
 
@@ -319,19 +327,21 @@ def _part(tensor: Tensor, runtime: Runtime) -> None:
     tensor._replace(new)
 
 
-class _Trace:
+class Trace:
     """One run of the function over symbols."""
 
     def __init__(
         self,
-        runtime: Runtime,
         what: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         tensors: Sequence[Tensor],
-        numbers: Sequence[int | float],
+        numbers: Sequence[Any],
+        *,
+        pure: bool = False,
+        fixed: bool = False,
     ) -> None:
-        self.capture = capture = Capture(runtime, what)
+        self.capture = capture = Capture(current(), what, pure)
         self.numbers = numbers
         self.leaves = [capture.placeholder(t.dtype, t.shape, t.device) for t in tensors]
         self.symbols = [
@@ -340,7 +350,8 @@ class _Trace:
         ]
         capture.made.update(map(id, self.symbols))
         given = iter(self.symbols)
-        values = iter([capture.number(i, v) for i, v in enumerate(numbers)])
+        symbols = [capture.number(i, plain(v)) for i, v in enumerate(numbers)]
+        values: Iterator[Any] = iter(numbers if fixed else symbols)
         self.args = [rebuilt(a, given, values) for a in args]
         self.kwargs = {k: rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
 
@@ -360,17 +371,24 @@ class _Trace:
         self.updates = {o.node: end for o, end in ends if end is not o.node}
 
     def compile(self) -> _Captured:
-        capture = self.capture
+        capture, updates = self.capture, self.updates
         holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
         variables = [v for v, _ in capture.numbers.values()]
         recorded = make_plan(
             self.roots,
             self.leaves,
             [*variables, *(capture.draw_nodes or ())],
-            self.updates,
+            updates,
             holders,
         )
-        pinned = {i: self.numbers[i] for i in sorted(capture.pinned)}
+        outside = [o for o in capture.outside.values() if not capture.symbolic([o.node])]
+        slopes = slopes_of(self, outside)
         default = next((f.device for f in recorded.routine.fresh), "")
         specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
-        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned)
+        pinned = self.pinned()
+        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned, slopes)
+
+    def pinned(self) -> dict[int, int | float]:
+        """Number argument -> its value, where Python itself looked at it."""
+        looked_at = {i: self.numbers[i] for i in sorted(self.capture.pinned)}
+        return {i: v.pin() if isinstance(v, Number) else v for i, v in looked_at.items()}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .dtype import DType
-from .engine.capture import Number, evaluator
+from .engine.capture import Number, active, evaluator
 from .tensor import Tensor
 from .uop.ops import UOp
 
@@ -57,6 +57,9 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
         return kind
     if isinstance(x, STATIC):
         return (kind, x)
+    if kind is Number:  # of a capture around this one
+        numbers.append(x)
+        return type(x.value)
     parts = parts_of(x)
     if parts is not None:
         return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
@@ -73,7 +76,7 @@ def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any
     kind = type(x)
     if isinstance(x, Tensor):
         return next(tensors)
-    if kind is float or kind is int:
+    if kind is float or kind is int or kind is Number:
         return next(numbers)
     if isinstance(x, STATIC):
         return x
@@ -107,6 +110,9 @@ def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
 def taken(x: Any, roots: dict[UOp, int]) -> Any:
     """The structure of what the function returned; its tensors' nodes go to `roots`, each once."""
     if isinstance(x, Tensor):
+        capture = active.get()
+        if capture is not None:
+            capture.see(x)  # it may be from outside, and met no operation
         return ("tensor", roots.setdefault(x.uop, len(roots)))
     if isinstance(x, Number):
         return ("number", evaluator(x.expression))

@@ -37,10 +37,14 @@ class Outside(NamedTuple):
 
 
 class Capture:
-    """The notes of one capture. `what` names it in messages, such as ``jit of step``."""
+    """The notes of one capture. `what` names it in messages, such as ``jit of step``.
 
-    def __init__(self, runtime: Runtime, what: str) -> None:
-        self.runtime, self.what = runtime, what
+    A `pure` one may run inside of another, and assigns to nothing but what it made itself.
+    """
+
+    def __init__(self, runtime: Runtime, what: str, pure: bool = False) -> None:
+        self.runtime, self.what, self.pure = runtime, what, pure
+        self.outer = active.get() if pure else None
         self.placeholders: set[UOp] = set()
         self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
         self.outside: dict[int, Outside] = {}  # tensors that were there before, by id
@@ -62,11 +66,15 @@ class Capture:
 
     def symbolic(self, roots: Sequence[UOp]) -> bool:
         """Whether any of `roots` is computed from an argument: it has no value yet."""
-        return any(n in self.placeholders for n in toposort(roots))
+        return any(map(self.given, toposort(roots)))
+
+    def given(self, node: UOp) -> bool:
+        """Whether a node is a placeholder, of a capture around this one too."""
+        return node in self.placeholders or (self.outer is not None and self.outer.given(node))
 
     def depends(self, roots: Sequence[UOp]) -> bool:
         """Whether any of `roots` is computed from an argument or from what was assigned."""
-        return any(n in self.placeholders or n.op is Ops.AFTER for n in toposort(roots))
+        return any(n.op is Ops.AFTER or self.given(n) for n in toposort(roots))
 
     def check(self, roots: Sequence[UOp]) -> None:
         """Refuse to realise what depends on the call."""
@@ -77,7 +85,7 @@ class Capture:
         """Refuse to give Python a value that another call may find changed."""
         for n in toposort((root,)):
             outside = n.op is Ops.VARIABLE or (n.op is Ops.BUFFER and n.arg[0] <= self.started)
-            if outside or n.op is Ops.AFTER or n in self.placeholders:
+            if outside or n.op is Ops.AFTER or self.given(n):
                 raise self.refusal("a tensor's value is read")
 
     def refusal(self, what: str) -> CaptureError:
@@ -113,9 +121,24 @@ class Capture:
 
     def note(self, tensor: Any) -> None:
         """`tensor` is about to be assigned to; it still has its old node."""
+        if self.pure and not self._own(tensor):
+            site = here()
+            raise CaptureError(
+                f"the {self.what} assigns to a tensor of {tensor.dtype.name} {tensor.shape}"
+                f"{f' at {site}' if site else ''}, which it did not make; a function only computes."
+                " Return the new value and assign it outside."
+            )
         self.see(tensor)
         if all(ref() is not tensor for ref, _ in self.assigned):
             self.assigned.append((weakref.ref(tensor), tensor.uop))
+
+    def _own(self, tensor: Any) -> bool:
+        """Whether the captured function made a tensor and the storage it is on, if any."""
+        base = tensor.uop
+        while base.op is Ops.AFTER:
+            base = base.src[0]
+        outside = self.given(base) or (base.op is Ops.BUFFER and base.arg[0] <= self.started)
+        return id(tensor) in self.made and not outside
 
     def made_here(self, node: UOp) -> bool:
         """Whether a node has a leaf that the captured function itself made."""
@@ -167,6 +190,11 @@ def _serial() -> int:
 
 
 # ---- numbers
+
+
+def plain(number: Any) -> Any:
+    """The value of this call."""
+    return number.value if isinstance(number, Number) else number
 
 
 def _arguments(expression: Any) -> set[int]:

@@ -14,7 +14,7 @@ a new leaf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import device as devices
@@ -51,13 +51,14 @@ class State:
         self.leaf: Any = _UNSEEN
 
 
-def functional(runtime: Runtime, roots: Sequence[UOp]) -> list[UOp]:
-    """The graph without assignments: an AFTER is the value stored, a realised node is its leaf."""
+def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list[UOp]:
+    """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
+    node whose graph plays no part, such as the leaf of a realised one."""
     new: dict[UOp, UOp] = {}
-    for node in toposort(roots, lambda n: runtime.leaf_of(n) is None):
-        leaf = runtime.leaf_of(node)
-        if leaf is not None:
-            new[node] = leaf
+    for node in toposort(roots, lambda n: known(n) is None):
+        end = known(node)
+        if end is not None:
+            new[node] = end
         elif node.op is Ops.AFTER:
             new[node] = new[node.src[1].src[1]]
         else:
@@ -83,7 +84,7 @@ def make_plan(
     runtime = current()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock:
-        plain = functional(runtime, [*roots, *updates.values()])
+        plain = functional([*roots, *updates.values()], runtime.leaf_of)
         stores = [
             leaf.after(leaf.store(v)) for leaf, v in zip(updates, plain[len(roots) :], strict=True)
         ]

@@ -195,8 +195,8 @@ class Runtime:
 
     @contextmanager
     def capture(self, capture: Capture) -> Iterator[Capture]:
-        """Make `capture` the current one. A capture inside a capture is refused."""
-        if active.get() is not None:
+        """Make `capture` the current one. Inside of another only a pure one may start."""
+        if active.get() is not None and not capture.pure:
             raise CaptureError("a capture cannot start inside another capture.")
         token = active.set(capture)
         try:
