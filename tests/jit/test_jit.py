@@ -360,6 +360,36 @@ def test_a_training_step(device: str) -> None:
     np.testing.assert_allclose(losses(jit), losses(lambda f: f), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_the_rate_of_an_optimizer_is_never_stale(device: str, name: str) -> None:
+    """Schedules go on with each call, and another rate is taken at once."""
+    from polygrad import nn
+
+    def weights(wrap) -> list[list[float]]:
+        w = Tensor([1.0, 2.0], requires_grad=True)
+        optimizer = getattr(nn.optim, name)([w], lr=nn.lr.step(0.5, 2))
+
+        @wrap
+        def step(x: Tensor) -> None:
+            optimizer.zero_grad()
+            (w * w * x).sum().backward()
+            optimizer.step()
+
+        out = []
+        with Tensor.train():
+            for n in range(8):
+                if n == 4:
+                    optimizer.lr = 0.125
+                if n == 6:
+                    optimizer.set_schedule(nn.lr.linear_decay(0.5, 0.0, 10))
+                step(Tensor([0.1, 0.2]))
+                out.append(w.tolist())
+        assert optimizer.steps == 8
+        return out
+
+    np.testing.assert_allclose(weights(jit), weights(lambda f: f), rtol=1e-5)
+
+
 def test_the_training_flag_chooses_a_capture(device: str) -> None:
     from polygrad import settings
 

@@ -3,8 +3,8 @@
 The body runs over symbols, as in `jit`, but nothing is compiled or run: its graph is put into the
 graph of the caller. So it is lazy and differentiable like an operation, may be called inside of
 `jit` and a `Model`, and has no effects: it may not assign to what it did not make. It reads its
-arguments (the tensors as they are when it is called) and, for a method, what its object holds; other
-tensors are an error unless they are allowed.
+arguments (the tensors as they are when it is called) and, for a method, what its object holds;
+other tensors are an error unless they are allowed.
 
 The values are a FUNCTION node each, so that a rule of the user's (`grad_fxn`) can say what flows
 into the arguments; without one, a gradient flows through the body.
@@ -173,13 +173,9 @@ class _Body:
         roots = substitute_all(plain, stand_ins)
         leaves = [*trace.leaves, *[stand_ins[o.node] for o in (*own, *implicit)]]
         self.traced = Traced(capture, roots, leaves)
-        self.pinned = trace.pinned() or None
+        self.conditions = capture.conditions(trace.numbers)
         # What is met while another capture runs may not have its memory yet.
         self.lasting = not met or active.get() is None
-
-    def fits(self, numbers: Sequence[Any]) -> bool:
-        assert self.pinned is not None
-        return all(numbers[i] == v for i, v in self.pinned.items())
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
         operands = [*tensors, *self.own, *self.implicit]

@@ -18,6 +18,7 @@ where it meets tensors from outside that were not computed yet.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, update_wrapper
@@ -30,12 +31,12 @@ from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
-from .engine.capture import Capture, Number, active, as_scalar, evaluator, plain
+from .engine.capture import Capture, Condition, active, as_scalar, evaluator, fulfilled, plain
 from .engine.record import Recorded, make_plan
 from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current
-from .errors import ArgumentError, public, shown
+from .errors import ArgumentError, CaptureWarning, public, shown, user_level
 from .tensor import Tensor
 from .tensor.base import _no_grad, replayed
 from .tensor.base import leaf as tensor_of_leaf
@@ -87,6 +88,7 @@ class Compiled:
         self._captures: OrderedDict[Signature, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
         self._calls = self._captured = 0
+        self._warned = False
 
     @property
     def name(self) -> str:
@@ -166,7 +168,7 @@ class Compiled:
 
     def _find(self, signature: Signature, numbers: Sequence[int | float]) -> Any:
         for captured in self._captures.get(signature, ()):
-            if captured.pinned is None or captured.fits(numbers):
+            if not captured.conditions or fulfilled(captured.conditions, numbers):
                 return captured
         return None
 
@@ -194,6 +196,15 @@ class Compiled:
         some = self._captures.setdefault(signature, [])
         some.append(captured)
         self._captures.move_to_end(signature)
+        if len(some) == CAPACITY + 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.title} was captured for {len(some)} values of a number that Python looks at"
+                f" (a condition, a shape, a loop); {CAPACITY} are kept. Let the number meet tensors"
+                " alone, or pass it as one.",
+                CaptureWarning,
+                stacklevel=user_level(),
+            )
         del some[:-CAPACITY]
         while len(self._captures) > CAPACITY:
             self._captures.popitem(last=False)
@@ -231,25 +242,23 @@ class _Captured:
         self,
         recorded: Recorded,
         capture: Capture,
-        pinned: Mapping[int, int | float],
+        conditions: Sequence[Condition],
         outputs: Any,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         assigned: Sequence[int],
         slopes: Slopes | None,
     ) -> None:
-        self.slopes = slopes
+        self.slopes, self.before = slopes, tuple(capture.before_calls)
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
-        self.pinned = dict(pinned) or None  # number argument -> the value it was captured with
-        self.values = [(evaluator(e), d) for e, d in capture.numbers]
+        self.conditions = conditions
+        self.values = [(evaluator(a.expression), a.dtype) for a in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
         self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
         self.simple = outputs == ("tensor", 0) and not assigned
 
-    def fits(self, numbers: Sequence[int | float]) -> bool:
-        assert self.pinned is not None
-        return all(numbers[i] == v for i, v in self.pinned.items())
-
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+        for prepare in self.before:
+            prepare()
         runtime = self.recorded.runtime
         inputs = [_leaf_of(t) for t in tensors]
         values: Any = ()
@@ -360,7 +369,7 @@ class Trace:
         capture = self.capture
         roots: dict[UOp, int] = {}
         try:
-            with capture.runtime.capture(capture):
+            with capture.runtime.capture(capture), settings.Context():  # settings are put back
                 returned = call_back(capture.what, function, *self.args, **self.kwargs)
                 self.outputs = taken(returned, roots)
             ends = [(o, o.tensor.uop) for o in capture.outside.values()]
@@ -385,10 +394,5 @@ class Trace:
         slopes = slopes_of(self, outside)
         default = next((f.device for f in recorded.routine.fresh), "")
         specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
-        pinned = self.pinned()
-        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned, slopes)
-
-    def pinned(self) -> dict[int, int | float]:
-        """Number argument -> its value, where Python itself looked at it."""
-        looked_at = {i: self.numbers[i] for i in sorted(self.capture.pinned)}
-        return {i: v.pin() if isinstance(v, Number) else v for i, v in looked_at.items()}
+        given = capture.conditions(self.numbers)
+        return _Captured(recorded, capture, given, self.outputs, specs, self.assigned, slopes)

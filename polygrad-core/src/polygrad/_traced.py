@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .dtype import DType
-from .engine.capture import Capture, Number, Outside, as_scalar, evaluator
+from .engine.capture import Asked, Capture, Number, Outside, as_scalar, evaluator
 from .engine.runtime import Runtime
 from .gradient import flows
 from .schedule.cache import substitute_all
@@ -35,8 +34,8 @@ class Traced:
     def __init__(self, capture: Capture, roots: Sequence[UOp], leaves: Sequence[UOp]) -> None:
         self.roots, self.leaves = list(roots), list(leaves)
         self.numbers = [
-            (node, evaluator(expression), dtype)
-            for (expression, dtype), (_, node) in capture.numbers.items()
+            (node, evaluator(asked.expression), asked)
+            for asked, (_, node) in capture.numbers.items()
         ]
         self.drawn, self.draw_nodes = capture.drawn, capture.draw_nodes
         self._slopes: dict[tuple[bool, ...], _Slope] = {}
@@ -51,8 +50,8 @@ class Traced:
 
     def _table(self, filling: Filling) -> dict[UOp, UOp]:
         table = dict(zip(self.leaves, filling.nodes, strict=True))
-        for node, value, dtype in self.numbers:
-            table[node] = _constant(value(filling.numbers), dtype)
+        for node, value, asked in self.numbers:
+            table[node] = _constant(value(filling.numbers), asked)
         if self.draw_nodes is not None and filling.draws is not None:
             table.update(zip(self.draw_nodes, filling.draws, strict=True))
         return table
@@ -85,10 +84,10 @@ class _Slope(NamedTuple):
     parts: list[UOp | None]  # for each leaf
 
 
-def _constant(value: Any, dtype: DType) -> UOp:
+def _constant(value: Any, asked: Asked) -> UOp:
     if isinstance(value, Number):
-        return value.node(dtype)
-    return UOp.const(dtype, as_scalar(value, dtype))
+        return value.node(asked.dtype) if asked.most is None else value.start(asked.most)
+    return UOp.const(asked.dtype, as_scalar(value, asked.dtype))
 
 
 def stand_in(outside: Outside) -> UOp:

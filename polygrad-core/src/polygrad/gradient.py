@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from .dtype import dtypes
 from .errors import GradientError
+from .schedule.moving import reverse
 from .uop.ops import MOVEMENT, Ops, Shape, UOp, toposort
 from .uop.provenance import hand_on
 
@@ -362,6 +363,9 @@ def _where(own: int) -> Rule:
 
 def _gather(node: UOp, g: UOp) -> UOp:
     x, index = node.src
+    moved = reverse(node, g)
+    if moved is not None:
+        return moved
     return _filled(x, 0).scatter(index, g, node.arg, "add")
 
 

@@ -36,6 +36,26 @@ class Outside(NamedTuple):
     grad: Any
 
 
+class Asked(NamedTuple):
+    """An expression of number arguments that the graph takes as a variable."""
+
+    expression: Any
+    dtype: DType
+    most: int | None = None  # of a place, which lies between 0 and this
+
+
+class Condition(NamedTuple):
+    """Bounds of a value of the number arguments."""
+
+    value: Callable[[Sequence[Any]], Any]
+    least: Any
+    most: Any
+
+
+def fulfilled(conditions: Sequence[Condition], numbers: Sequence[Any]) -> bool:
+    return all(c.least <= c.value(numbers) <= c.most for c in conditions)
+
+
 class Capture:
     """The notes of one capture. `what` names it in messages, such as ``jit of step``.
 
@@ -49,8 +69,9 @@ class Capture:
         self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
         self.outside: dict[int, Outside] = {}  # tensors that were there before, by id
         self.made: set[int] = set()  # ids of tensors that the captured function made
-        self.numbers: dict[tuple[Any, DType], tuple[UOp, UOp]] = {}  # (expression, dtype) -> nodes
+        self.numbers: dict[Asked, tuple[UOp, UOp]] = {}  # variables and their nodes
         self.pinned: set[int] = set()  # number arguments whose value Python itself used
+        self.before_calls: list[Callable[[], None]] = []  # what Python does before each call
         self.drawn = 0
         self.draw_nodes: tuple[UOp, UOp, UOp] | None = None
         self.started = _serial()  # leaves with a higher number were made by the captured function
@@ -160,13 +181,32 @@ class Capture:
         """The node of `dtype` that stands for `number`."""
         if not self.open:
             raise CaptureError(f"a number argument was kept after the {self.what} had ended.")
-        key = (number.expression, dtype)
-        found = self.numbers.get(key)
-        if found is None:
-            made = scalar_variable(f"number{len(self.numbers)}", dtype)
-            found = self.numbers[key] = made
-            self.placeholders.add(made[0])
-        return found[1]
+        key = Asked(number.expression, dtype)
+        if key not in self.numbers:
+            self._put(key, *scalar_variable(f"number{len(self.numbers)}", dtype))
+        return self.numbers[key][1]
+
+    def position(self, number: Number, most: int) -> UOp:
+        """The node of a place from 0 to `most`; a call in which it lies elsewhere does not share
+        this capture."""
+        key = Asked(number.expression, dtypes.index, most)
+        if key not in self.numbers:
+            variable = UOp.variable(f"number{len(self.numbers)}", 0, most)
+            self._put(key, variable, variable)
+        return self.numbers[key][1]
+
+    def _put(self, key: Asked, variable: UOp, node: UOp) -> None:
+        self.numbers[key] = variable, node
+        self.placeholders.add(variable)
+
+    def conditions(self, numbers: Sequence[Any]) -> list[Condition]:
+        """What the number arguments of a call must fulfil to share this capture."""
+        found = []
+        for i in sorted(self.pinned):
+            value = numbers[i].pin() if isinstance(numbers[i], Number) else numbers[i]
+            found.append(Condition(operator.itemgetter(i), value, value))
+        places = [a for a in self.numbers if a.most is not None]
+        return found + [Condition(evaluator(a.expression), 0, a.most) for a in places]
 
     # ---- random draws
 
@@ -202,6 +242,37 @@ def _arguments(expression: Any) -> set[int]:
     if kind == "argument":
         return {expression[1]}
     return set().union(*(_arguments(e) for e in expression[1:])) if kind != "constant" else set()
+
+
+def _terms(expression: Any) -> dict[Any, int]:
+    """An integer expression as a sum: factor by term, that of None being the constant."""
+    kind = expression[0]
+    if kind == "constant":
+        return {None: expression[1]}
+    if kind == "neg":
+        return _scaled(_terms(expression[1]), -1)
+    if kind in ("+", "-"):
+        total = dict(_terms(expression[1]))
+        for term, factor in _scaled(_terms(expression[2]), 1 if kind == "+" else -1).items():
+            total[term] = total.get(term, 0) + factor
+        return total
+    if kind == "*":
+        for one, other in (expression[1:], expression[:0:-1]):
+            if one[0] == "constant":
+                return _scaled(_terms(other), one[1])
+    return {expression: 1}
+
+
+def _scaled(terms: dict[Any, int], by: int) -> dict[Any, int]:
+    return {term: factor * by for term, factor in terms.items()}
+
+
+def distance(start: Any, stop: Any) -> int | None:
+    """stop - start, if it is the same for all values of the number arguments."""
+    sides = [s.expression if isinstance(s, Number) else ("constant", s) for s in (stop, start)]
+    terms = _terms(("-", *sides))
+    constant = terms.pop(None, 0)
+    return None if any(terms.values()) else constant
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -258,6 +329,17 @@ class Number:
         """The scalar node of `dtype` for this number. Raises ArgumentError if it does not fit."""
         as_scalar(self.value, dtype)
         return self.capture.variable(self, dtype)
+
+    def place(self, n: int) -> UOp | None:
+        """The node of this index of an axis of `n`, from its end if negative; None if outside."""
+        if type(self.value) is not int or not -n <= self.value < n:
+            return None
+        from_start = self._binary("+", self, n) if self.value < 0 else self
+        return self.capture.position(from_start, n - 1)
+
+    def start(self, most: int) -> UOp:
+        """The node of the start of a slice, between 0 and `most`."""
+        return self.capture.position(self, most)
 
     def pin(self) -> int | float:
         """The value of this call, for Python itself."""

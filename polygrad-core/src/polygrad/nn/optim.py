@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from .. import settings
 from ..dtype import dtypes
+from ..engine.capture import active as capturing
 from ..errors import (
     ArgumentError,
     GradientError,
@@ -101,8 +102,11 @@ class Optimizer:
                     f"{self.name}.step(): parameter {i} has shape {p.shape}, its gradient"
                     f" {g.shape}."
                 )
-        self.steps += 1
-        self._follow_schedule()
+        capture = capturing.get()
+        if capture is None:
+            self._advance()
+        else:  # each call of what is being compiled is a step
+            capture.before_calls.append(self._advance)
         return [t.assign(value.detach()) for t, value in self.updates(gradients)]
 
     def zero_grad(self) -> None:
@@ -110,7 +114,21 @@ class Optimizer:
         for p in self.params:
             p.grad = None
 
-    def _follow_schedule(self) -> None:
+    @property
+    def lr(self) -> Any:
+        """The rate of this step, a tensor of one element. Set to a number or a schedule it is as
+        `set_schedule`."""
+        return self.__dict__["lr"]
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self.__dict__["lr"] = value
+        else:
+            self.set_schedule(value)
+
+    def _advance(self) -> None:
+        self.steps += 1
         if not isinstance(self.schedule, (int, float)):
             self._set_rate(lr_module.resolve(self.schedule, self.steps))
 
@@ -121,7 +139,11 @@ class Optimizer:
         self.schedule = lr
 
     def _set_rate(self, rate: float) -> None:
-        self.lr = Tensor([rate], requires_grad=False)  # leaves are alike: the same kernels serve
+        new = Tensor([rate], requires_grad=False)  # leaves are alike: the same kernels serve
+        if "lr" in self.__dict__:
+            self.lr.replace(new)  # what was compiled with it follows
+        else:
+            self.lr = new
 
     def __repr__(self) -> str:
         shown = [f"lr={self.schedule}", *(f"{k}={v}" for k, v in self.config.items())]

@@ -16,7 +16,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import dtypes
+from ..engine.capture import Number as Symbol
+from ..engine.capture import distance
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, shown
+from ..schedule.moving import taken
 from ..uop.ops import Shape, UOp, size
 from .base import Base, Integer, axis_of, broadcast_shape, either, result, tensor_of
 from .layers import Layers
@@ -33,6 +36,14 @@ class Array(NamedTuple):
     axis_size: int | None = None  # a mask's own size, which the axis must have
 
 
+class Moving(NamedTuple):
+    """A slice whose start is known at the call of a captured function only."""
+
+    axis: int
+    start: UOp
+    length: int
+
+
 class View(NamedTuple):
     """A parsed index. Axes of `shape` are what slices and None leave, and index arrays have not
     taken."""
@@ -42,6 +53,7 @@ class View(NamedTuple):
     shape: Shape  # after integers have gone and None have come; index arrays' axes are still there
     arrays: tuple[tuple[int, Array], ...]  # (axis of `shape`, index array)
     place: int  # where the arrays' common shape goes among the axes that are left
+    moving: tuple[Moving, ...] = ()  # slices of axes that `bounds` leaves whole
 
 
 class Indexing(Layers):
@@ -124,13 +136,22 @@ def parse(shape: Shape, index: Any) -> View:
     items, dots = _filled(shape, _arrays_of(index if isinstance(index, tuple) else (index,)))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
+    moving: list[Moving] = []
     axis = 0
     for place, item in enumerate(items):
         if item is None:
             kept.append(1)
             continue
         n = shape[axis]
-        if isinstance(item, slice):
+        moves = _moving(item, n, axis)
+        if moves is not None:
+            moving.append(moves)
+            bounds.append((0, n, 1))
+            if isinstance(item, slice):
+                kept.append(moves.length)
+            else:
+                advanced.append(place)
+        elif isinstance(item, slice):
             bound, reverse = _slice(item, n)
             if reverse:
                 flips.append(axis)
@@ -143,12 +164,30 @@ def parse(shape: Shape, index: Any) -> View:
             kept.append(n)
         else:
             advanced.append(place)
+            item = int(item)
             i = item + n if item < 0 else item
             if not 0 <= i < n:
                 raise IndexError_(f"index {item} is outside axis {axis} of shape {shape}.")
             bounds.append((i, i + 1, 1))
         axis += 1
-    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), _place(advanced, dots))
+    at = _place(advanced, dots)
+    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), at, tuple(moving))
+
+
+def _moving(item: Any, n: int, axis: int) -> Moving | None:
+    """An index or a slice of fixed length, by a number that a captured function was given; None
+    where Python has to know the number."""
+    if isinstance(item, Symbol):
+        at = item.place(n)
+        return None if at is None else Moving(axis, at, 1)
+    if not isinstance(item, slice) or not isinstance(item.start, Symbol):
+        return None
+    if not isinstance(item.stop, Symbol) or item.step not in (None, 1):
+        return None
+    first, length = item.start.value, distance(item.start, item.stop)
+    if type(first) is not int or not length or not 0 <= first <= n - length < n:
+        return None
+    return Moving(axis, item.start.start(n - length), length)
 
 
 def _place(advanced: Sequence[int], dots: int) -> int:
@@ -172,6 +211,8 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
             )
         elif isinstance(item, (Base, list, tuple)) or getattr(item, "shape", ()) != ():
             out += _arrays(item)
+        elif isinstance(item, Symbol):
+            out.append(item)
         elif hasattr(item, "__index__"):
             out.append(int(item.__index__()))
         else:
@@ -274,7 +315,10 @@ def _checked(array: Array, n: int, axis: int, shape: Shape) -> Array:
 
 def read(x: UOp, view: View) -> UOp:
     """The elements of x that a parsed index names."""
-    out = x.shrink(view.bounds).flip(view.flips).reshape(view.shape)
+    out = x.shrink(view.bounds).flip(view.flips)
+    for axis, begin, length in view.moving:
+        out = taken(out, axis, begin, length)
+    out = out.reshape(view.shape)
     if not view.arrays:
         return out
     axes = [axis for axis, _ in view.arrays]

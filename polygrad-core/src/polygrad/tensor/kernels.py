@@ -79,8 +79,8 @@ def _gradient(
     tensors: Sequence[Tensor],
     sources: Sequence[int],
 ) -> Gradient:
-    """`grad_fxn` on nodes: on the tensors as they are now, but for those that the kernel reads, which
-    are the sources of the node that it is asked about."""
+    """`grad_fxn` on nodes: on the tensors as they are now, but those that the kernel reads are the
+    sources of the node that it is asked about."""
     now = [result(t.uop, t) for t in tensors]
 
     def rule(node: UOp, flows: Sequence[UOp | None]) -> list[UOp | None]:

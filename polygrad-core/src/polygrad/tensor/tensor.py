@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import settings
 from ..dtype import to_dtype
+from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
 from ..errors import DTypeError, public
 from ..uop.ops import UOp
@@ -55,6 +56,8 @@ class Tensor(Interop, metaclass=_Class):
         self.grad = None
         self._is_param = is_param
         self._requires_grad = requires_grad
+        if isinstance(data, Symbol):
+            data = base.tensor_of(data, "Tensor")
         if isinstance(data, Base):
             source = data if device is None else data.to(device)  # type: ignore[attr-defined]
             self.uop, self._device = source.uop.cast(wanted or source.dtype), source._device

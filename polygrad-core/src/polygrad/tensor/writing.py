@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
+from ..schedule.moving import both, covered, put
 from ..uop.ops import UOp, size
 from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
 from .decompositions import Decompositions
@@ -247,21 +248,28 @@ def _compressed(x: UOp, mask: UOp, value: Base) -> UOp:
 
 def _overlaid(x: UOp, view: View, value: Any) -> UOp:
     """The value moved to where the index reads, under a mask of that place."""
-    inner = _spread(value, x.dtype, view.shape)
-    box = tuple(-(-(stop - start) // step) for start, stop, step in view.bounds)
-    placed = inner.reshape(box).flip(view.flips)
+    box = [-(-(stop - start) // step) for start, stop, step in view.bounds]
     pads = []
     for n, count, (start, _, step) in zip(x.shape, box, view.bounds, strict=True):
         extent = (count - 1) * step + 1 if count else 0
         pads.append((start, n - start - extent, step - 1) if count else (n, 0, 0))
     inside = UOp.const(dtypes.bool, True).broadcast_to(box).pad(pads)
+    for axis, begin, length in view.moving:
+        inside = both(inside, covered(x.shape, axis, begin, length))
+    if not isinstance(value, Base):
+        return inside.where(scalar("setitem", value, x.dtype, x.shape), x)
+    for axis, _, length in view.moving:
+        box[axis] = length
+    placed = _spread(value, x.dtype, view.shape).reshape(box).flip(view.flips)
+    for axis, begin, _ in view.moving:
+        placed = put(placed, axis, begin, x.shape[axis])
     return inside.where(placed.pad(pads), x)
 
 
 def _scattered(x: UOp, view: View, value: Any) -> UOp:
     axes = [axis for axis, _ in view.arrays]
     bounds = zip(view.bounds, x.shape, strict=True)
-    whole = not view.flips and all(b == (0, n, 1) for b, n in bounds)
+    whole = not (view.flips or view.moving) and all(b == (0, n, 1) for b, n in bounds)
     if len(axes) == 1 and whole and view.shape == x.shape and view.place == axes[0]:
         a = axes[0]
         nodes, common = joined_arrays([view.arrays[0][1]], [x.shape[a]])
