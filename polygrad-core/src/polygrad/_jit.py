@@ -163,8 +163,8 @@ class Compiled:
         shown = tuple(
             [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
         )
-        modes = (bool(settings.get("TRAINING")), _no_grad.get())
-        return Signature(structure, shown, *modes, current())
+        training = bool(settings.override("TRAINING"))
+        return Signature(structure, shown, training, _no_grad.get(), current())
 
     def _find(self, signature: Signature, numbers: Sequence[int | float]) -> Any:
         for captured in self._captures.get(signature, ()):
@@ -254,7 +254,7 @@ class _Captured:
         self.values = [(evaluator(a.expression), a.dtype) for a in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
         self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
-        self.simple = outputs == ("tensor", 0) and not assigned
+        self.plain = outputs == ("tensor", 0) and not assigned and slopes is None
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
         for prepare in self.before:
@@ -267,12 +267,12 @@ class _Captured:
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
         buffers = self.recorded.with_leaves(inputs, values)
+        if self.plain:
+            return _fresh(runtime, buffers[0], self.specs[0])
         made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
         if self.slopes is not None:
             drawn = None if self.drawn is None else values[-3:]
             self.slopes.follow(runtime, made, tensors, numbers, drawn)
-        if self.simple:
-            return made[0]
         first = len(made) - len(self.assigned)
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)

@@ -119,7 +119,12 @@ _first_use = threading.Lock()
 
 def pool(device: str) -> Pool:
     """The pool of a device; a new one when the device was closed and opened again."""
-    opened = get(device)
+    return pool_of(get(device))
+
+
+def pool_of(opened: Device) -> Pool:
+    """The pool of a device that is open."""
+    device = opened.name
     found = _pools.get(device)
     if found is None or found.device is not opened:
         with _pools_lock:
@@ -154,6 +159,13 @@ class Buffer:
                 self._handle = owner.take(self.nbytes)
                 self._pool = owner
         return self._handle
+
+    @classmethod
+    def of_pool(cls, owner: Pool, nbytes: int) -> Buffer:
+        """A Buffer that has its memory already. Raises DeviceMemoryError."""
+        made = cls(owner.device.name, nbytes)
+        made._handle, made._pool = owner.take(nbytes), owner
+        return made
 
     @property
     def allocated(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import device as devices
 from ..contract import Plan
-from ..device.buffer import Buffer
+from ..device.buffer import Buffer, pool_of
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..schedule.cache import substitute_all
@@ -195,11 +195,12 @@ class Recorded:
         runtime = self.runtime
         with runtime.lock:
             self._follow()
-            return self._call([runtime.buffer_of(leaf) for leaf in inputs], variables)
+            of = runtime.buffer_of
+            return self._call([of(leaf) for leaf in inputs], variables)
 
     def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
         own = self._own
-        for i, buffer in enumerate(inputs):
+        for i, buffer in enumerate(inputs) if own else ():
             if id(buffer) in own:  # this call writes over it while it is read
                 inputs = [*inputs[:i], copy_of(buffer), *inputs[i + 1 :]]
         values = (*variables, *self.fixed) if self.fixed else variables
@@ -222,6 +223,8 @@ class Recorded:
 
     def _follow(self) -> None:
         """Find where each state is now, and let readers of what is written keep the old bytes."""
+        if not self._watched and self._epoch == self.runtime.epoch:
+            return
         other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
         if other or self._epoch != self.runtime.epoch:
             self._find_states()
@@ -304,11 +307,13 @@ class Recorded:
         handles = template.copy()
         for i, number in self._given:
             handles[i] = inputs[number].handle
-        outputs = []
+        owner, outputs = pool_of(stage.device), []
         for i, device, nbytes in self._outputs:
-            buffer = Buffer(device, nbytes)
             if i >= 0:
-                handles[i] = buffer.handle
+                buffer = Buffer.of_pool(owner, nbytes)
+                handles[i] = buffer._handle
+            else:
+                buffer = Buffer(device, nbytes)
             outputs.append(buffer)
         execute(handles, [values[v] for v in self._variables])
         counters.runs += 1

@@ -329,8 +329,10 @@ def _width(dtype: DType) -> int:
 def ready(stage: PlanStage, runtime: Runtime) -> Any:
     """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
     device, plan = stage.device, stage.plan
-    if devices.get(device.name) is not device:
+    if not devices.is_open(device) and devices.get(device.name) is not device:
         raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
+    if not plan.arena_bytes and stage.executable is not None:
+        return stage.executable
     arena = runtime.arena(device)
     arena.reserve(plan.arena_bytes)
     if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):

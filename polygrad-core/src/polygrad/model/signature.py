@@ -130,14 +130,20 @@ def _check_range(what: str, low: int, high: int, dtype: DType) -> None:
         raise ArgumentError(f"{what}: {wrong} does not fit {dtype.name}.")
 
 
+_KNOWN: dict[Any, DType] = {}  # by numpy's dtype
+
+
 def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[int, ...]]:
     import numpy as np
 
     array = np.asarray(value)
-    found = _dtype(what, array.dtype)
-    check_dtype(what, found, Spec((), dtype))
-    if found.is_int and found is not dtype and array.size:
-        _check_range(what, int(array.min()), int(array.max()), dtype)
+    found = _KNOWN.get(array.dtype)
+    if found is None:  # numpy takes its time to name a dtype
+        found = _KNOWN[array.dtype] = _dtype(what, array.dtype)
+    if found is not dtype:
+        check_dtype(what, found, Spec((), dtype))
+        if found.is_int and array.size:
+            _check_range(what, int(array.min()), int(array.max()), dtype)
     ready = np.ascontiguousarray(array, dtype=dtype.name)
     return memoryview(
         ready.reshape(-1).view(np.uint8).data

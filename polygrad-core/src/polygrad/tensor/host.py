@@ -39,6 +39,19 @@ def from_host(data: Any, dtype: DType | None) -> Host:
     return _from_buffer(data)
 
 
+def array_of(values: memoryview, dtype: DType, shape: Shape) -> Any:
+    """A numpy array over bytes; bfloat16 becomes float32."""
+    import numpy as np
+
+    name = dtype.name
+    if not size(shape):
+        return np.empty(shape, "float32" if name == "bfloat16" else name)
+    if name == "bfloat16":
+        words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
+        return words.view(np.float32).reshape(shape)
+    return np.frombuffer(values, name).reshape(shape)
+
+
 # ---- lists
 
 

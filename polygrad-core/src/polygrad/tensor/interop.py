@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..uop.ops import Ops, UOp, size
+from ..uop.ops import Ops, UOp
 from . import host
 from .autograd import Autograd
 from .base import tensor_of
@@ -81,15 +81,7 @@ class Interop(Autograd):
 
     def numpy(self) -> Any:
         """The values as a numpy array of its own; bfloat16 becomes float32."""
-        import numpy as np
-
-        values, name = read(self), self.uop.dtype.name
-        if not size(self.shape):
-            return np.empty(self.shape, "float32" if name == "bfloat16" else name)
-        if name == "bfloat16":
-            words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
-            return words.view(np.float32).reshape(self.shape)
-        return np.frombuffer(values, name).reshape(self.shape)
+        return host.array_of(read(self), self.uop.dtype, self.shape)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""

@@ -156,7 +156,12 @@ class UOp(_Parts):
     @staticmethod
     def buffer(dtype: DType, shape: Sequence[int], device: str) -> UOp:
         """A new leaf for storage of `shape`, different from every other."""
-        return UOp(Ops.BUFFER, dtype, (), (next(_uids), tuple(shape), device))
+        shape = tuple(shape)
+        arg = (next(_uids), shape, device)
+        if not shape:
+            return UOp(Ops.BUFFER, dtype, (), arg)
+        # No other node has this number: nothing to look up. (Each result of a compiled call is one.)
+        return _enter((Ops.BUFFER, dtype, (), arg), Ops.BUFFER, dtype, (), arg, shape, None, None)
 
     @staticmethod
     def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:
@@ -453,6 +458,12 @@ def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
     rule = SHAPES.get(op)
     shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
     lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
+    return _enter(key, op, dtype, src, arg, shape, lo, hi)
+
+
+def _enter(
+    key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape, lo: Any, hi: Any
+) -> UOp:
     made: Any = _new(_Parts)
     made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
     made.shape, made.lo, made.hi = shape, lo, hi
