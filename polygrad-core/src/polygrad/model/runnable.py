@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..device.buffer import Buffer
+from ..device.buffer import Buffer, pool
 from ..engine import Recorded, Runtime, make_plan, use
 from ..engine.random import Draws
 from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
@@ -146,7 +146,7 @@ class Runnable:
             return self.runtime.buffer_of(leaf)
         view, shape = host_array(f"{what}: {name!r}", value, spec.dtype)
         check_shape(f"{what}: {name!r}", shape, spec)
-        buffer = Buffer(self.device, spec.nbytes)
+        buffer = Buffer.of_pool(pool(self.device), spec.nbytes)
         buffer.write(view)
         return buffer
 

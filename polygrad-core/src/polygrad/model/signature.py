@@ -144,7 +144,8 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
         check_dtype(what, found, Spec((), dtype))
         if found.is_int and array.size:
             _check_range(what, int(array.min()), int(array.max()), dtype)
-    ready = np.ascontiguousarray(array, dtype=dtype.name)
+    as_it_is = found is dtype and array.flags.c_contiguous and array.dtype.isnative
+    ready = array if as_it_is else np.ascontiguousarray(array, dtype=dtype.name)
     return memoryview(
         ready.reshape(-1).view(np.uint8).data
     ), array.shape  # 0-d arrays become 1-d there

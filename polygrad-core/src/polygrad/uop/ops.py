@@ -160,7 +160,7 @@ class UOp(_Parts):
         arg = (next(_uids), shape, device)
         if not shape:
             return UOp(Ops.BUFFER, dtype, (), arg)
-        # No other node has this number: nothing to look up. (Each result of a compiled call is one.)
+        # No other node has this number: nothing to look up. (Results of compiled calls are such.)
         return _enter((Ops.BUFFER, dtype, (), arg), Ops.BUFFER, dtype, (), arg, shape, None, None)
 
     @staticmethod
