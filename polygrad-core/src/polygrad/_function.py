@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from ._jit import Compiled, Trace, settled
@@ -87,9 +86,6 @@ class Wrapped(Compiled):
         self.grad_fxn, self.precompile_backward = grad_fxn, precompile_backward
         if grad_fxn is not None and precompile_backward:
             self.grad_fxn = Wrapped(grad_fxn, True, False, True, None, only_tensors=False)
-        self.receiver = fn.__self__ if isinstance(fn, MethodType) else fn
-        if isinstance(fn, (FunctionType, BuiltinFunctionType, type)):
-            self.receiver = None
 
     @property
     def title(self) -> str:

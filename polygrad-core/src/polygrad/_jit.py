@@ -25,6 +25,7 @@ from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from . import settings
+from ._around import Place, Same, places, receiver_of
 from ._nested import filled, flatten, names_of, rebuilt, taken
 from ._slopes import Slopes, slopes_of
 from .arguments import call_back
@@ -75,6 +76,7 @@ class Signature(NamedTuple):
     training: bool
     no_grad: bool
     runtime: Runtime
+    around: tuple[Any, ...]  # what the function reads from closure, globals and its object
 
 
 class Compiled:
@@ -89,6 +91,8 @@ class Compiled:
         self._lock = threading.RLock()
         self._calls = self._captured = 0
         self._warned = False
+        self.receiver = receiver_of(function)
+        self._places: tuple[Place, ...] | None = None  # until the first call
 
     @property
     def name(self) -> str:
@@ -164,7 +168,16 @@ class Compiled:
             [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
         )
         training = bool(settings.override("TRAINING"))
-        return Signature(structure, shown, training, _no_grad.get(), current())
+        around: tuple[Any, ...] = ()
+        if self._places is None or self._places:
+            first = structure[0] if structure else None
+            around = self._around(first.it if isinstance(first, Same) else self.receiver)
+        return Signature(structure, shown, training, _no_grad.get(), current(), around)
+
+    def _around(self, receiver: Any) -> tuple[Any, ...]:
+        if self._places is None:
+            self._places = places(self.function, receiver)
+        return tuple([p.value(receiver) for p in self._places])
 
     def _find(self, signature: Signature, numbers: Sequence[int | float]) -> Any:
         for captured in self._captures.get(signature, ()):
@@ -196,18 +209,26 @@ class Compiled:
         some = self._captures.setdefault(signature, [])
         some.append(captured)
         self._captures.move_to_end(signature)
-        if len(some) == CAPACITY + 1 and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{self.title} was captured for {len(some)} values of a number that Python looks at"
-                f" (a condition, a shape, a loop); {CAPACITY} are kept. Let the number meet tensors"
-                " alone, or pass it as one.",
-                CaptureWarning,
-                stacklevel=user_level(),
-            )
+        alike = [
+            s for s in self._captures if s._replace(around=()) == signature._replace(around=())
+        ]
+        if len(some) > CAPACITY:
+            self._warn("a number that Python looks at (a condition, a shape, a loop)")
+        elif len(alike) > CAPACITY:
+            self._warn("what it reads from around it (a global, an attribute)")
         del some[:-CAPACITY]
         while len(self._captures) > CAPACITY:
             self._captures.popitem(last=False)
+
+    def _warn(self, what: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.title} was captured for {CAPACITY + 1} values of {what}; {CAPACITY} are"
+                " kept. Pass it as an argument that meets tensors alone, or as a tensor.",
+                CaptureWarning,
+                stacklevel=user_level(),
+            )
 
     def _refuse_others(
         self, signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]

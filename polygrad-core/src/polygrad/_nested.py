@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ._around import Same
 from .dtype import DType
 from .engine.capture import Number, active, evaluator
 from .tensor import Tensor
@@ -18,21 +19,6 @@ STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
 
 
 # ---- arguments
-
-
-class _Same:
-    """An object that counts as equal to itself alone."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: Any) -> None:
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.it is self.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
 
 
 def parts_of(x: Any) -> Mapping[Any, Any] | None:
@@ -68,7 +54,7 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
             return flatten(x.item(), tensors, numbers)
         tensors.append(Tensor(x))
         return Tensor
-    return _Same(x)
+    return Same(x)
 
 
 def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
