@@ -255,7 +255,8 @@ out.backward()
 """,
         GradientError,
         "backward: no leaf tensors require grad: none is a float, or all are detached or were"
-        " assigned to since. It was computed before and forgot how: mark the inputs with requires_grad=True,"
+        " assigned to since. It was computed before and forgot how: mark the inputs with"
+        " requires_grad=True,"
         " or take the gradient first.",
     ),
     Mistake(

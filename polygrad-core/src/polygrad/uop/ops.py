@@ -415,8 +415,8 @@ class UOp(_Parts):
 
     @property
     def device(self) -> str | None:
-        """The device of the first buffer below, None for a graph of constants alone."""
-        for node in self.toposort():
+        """The device of the first buffer or copy below, None for a graph of constants alone."""
+        for node in self.toposort(lambda n: n.op is not Ops.COPY):
             if node.op is Ops.COPY:
                 return str(node.arg)
             if node.op is Ops.BUFFER:
