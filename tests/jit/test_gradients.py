@@ -222,3 +222,23 @@ def test_a_result_may_be_used_like_any_tensor(device: str) -> None:
     assert copy.deepcopy(y).tolist() == y.detach().tolist() == [9.0]
     y.assign(y + 1)
     assert (y.tolist(), x.tolist()) == ([10.0], [3.0])
+
+
+@pytest.mark.parametrize("wrap", [jit, lambda f: f], ids=["jit", "eager"])
+def test_a_loss_that_was_read_costs_no_copies(device: str, wrap) -> None:
+    """Its graph ends with the step, whether its value was known before or not."""
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = nn.optim.Adam([w], lr=0.1)
+    loss_of = wrap(lambda x: (x * w).square().sum())
+    read = []
+    with Tensor.train():
+        for n in range(5):
+            optimizer.zero_grad()
+            loss = loss_of(Tensor([2.0, 1.0]))
+            read.append(loss.item())
+            loss.backward()
+            optimizer.step()
+            if n == 1:
+                before = counters.saved_versions
+    assert counters.saved_versions == before
+    assert read == sorted(read, reverse=True)

@@ -93,7 +93,7 @@ def realize(tensors: Sequence[Base]) -> None:
         return
     released: set[int] = set()
     if any(t.uop.op is Ops.AFTER for t in lazy):
-        ending = _take_differentiated()
+        ending = [t for t in _take_differentiated() if not _let_go(t)]
         released = set(map(id, ending))
         lazy += ending
     kept = [t for t in lazy if t._requires_grad and not is_leaf(t) and id(t) not in released]
@@ -102,6 +102,20 @@ def realize(tensors: Sequence[Base]) -> None:
     for t, node in zip(lazy, stored, strict=True):
         if id(t) not in keeping:
             _settle(t, node, id(t) in released)
+
+
+def _let_go(t: Base) -> bool:
+    """Put a tensor whose value is known, and whose graph has ended, on it; whether there was one.
+
+    Its graph would count as a reader of what is written now, and cost a copy."""
+    from .. import engine
+
+    runtime = engine.current()
+    leaf = runtime.leaf_of(t.uop)
+    if leaf is None or runtime.find(leaf) is None:
+        return False
+    _settle(t, leaf, True)
+    return True
 
 
 def _settle(t: Base, node: UOp, released: bool) -> None:
