@@ -184,3 +184,61 @@ def test_a_capture_holds_no_old_weights(device: str) -> None:
     gc.collect()
     assert counters.saved_versions == before and old() is None
     assert f(Tensor([1.0, 1.0])).item() == 5.0
+
+
+@pytest.mark.parametrize("wrap", [jit, polygrad.function], ids=["jit", "function"])
+def test_a_result_on_another_device(wrap) -> None:
+    """It says where it is, and the gradient comes home."""
+    f = wrap(lambda x, y: x.to("interp") * y)
+    x = Tensor([3.0], device="cpu", requires_grad=True)
+    y = Tensor([2.0], device="interp", requires_grad=True)
+    z = f(x, y)
+    assert (z.device, z.tolist()) == ("interp", [6.0])
+    (z + y).sum().backward()
+    assert x.grad is not None and (x.grad.device, x.grad.tolist()) == ("cpu", [2.0])
+    assert y.grad is not None and (y.grad.device, y.grad.tolist()) == ("interp", [4.0])
+
+
+def test_what_was_assigned_to_since_is_told(device: str) -> None:
+    """As for any operation."""
+    x = Tensor([3.0], requires_grad=True)
+    y = jit(lambda x: x * x)(x)
+    x.assign(Tensor([5.0]))
+    x.realize()
+    assert y.item() == 9.0
+    with pytest.raises(GradientError, match="assigned to since"):
+        y.sum().backward()
+
+
+def test_a_result_may_be_used_like_any_tensor(device: str) -> None:
+    """It is read, assigned to, copied and met by other compiled functions."""
+    import copy
+
+    x = Tensor([3.0], requires_grad=True)
+    y = jit(lambda x: x * x)(x)
+    other = jit(lambda a: a * y)
+    assert other(Tensor([2.0])).item() == 18.0
+    assert other(Tensor([2.0])).sum().gradient(x)[0].tolist() == [12.0]
+    assert copy.deepcopy(y).tolist() == y.detach().tolist() == [9.0]
+    y.assign(y + 1)
+    assert (y.tolist(), x.tolist()) == ([10.0], [3.0])
+
+
+@pytest.mark.parametrize("wrap", [jit, lambda f: f], ids=["jit", "eager"])
+def test_a_loss_that_was_read_costs_no_copies(device: str, wrap) -> None:
+    """Its graph ends with the step, whether its value was known before or not."""
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = nn.optim.Adam([w], lr=0.1)
+    loss_of = wrap(lambda x: (x * w).square().sum())
+    read = []
+    with Tensor.train():
+        for n in range(5):
+            optimizer.zero_grad()
+            loss = loss_of(Tensor([2.0, 1.0]))
+            read.append(loss.item())
+            loss.backward()
+            optimizer.step()
+            if n == 1:
+                before = counters.saved_versions
+    assert counters.saved_versions == before
+    assert read == sorted(read, reverse=True)

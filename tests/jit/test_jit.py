@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from polygrad import Context, Tensor, jit
+import polygrad
+from polygrad import Context, Tensor, jit, settings
 from polygrad.engine.counters import counters
 from polygrad.errors import ArgumentError, CaptureError
 
@@ -488,6 +492,111 @@ def test_a_failed_capture_leaves_nothing_behind(device: str) -> None:
     assert w.grad is None
     fail[0] = False
     assert f(Tensor([1.0, 1.0])).tolist() == [2.0, 3.0]
+
+
+def test_a_failed_capture_leaves_no_modes_behind(device: str) -> None:
+    """No capture, no settings, no random numbers drawn, no gradients switched off."""
+    from polygrad.engine.capture import active
+    from polygrad.engine.runtime import current
+
+    def f(x: Tensor, inner: bool) -> Tensor:
+        Tensor.training = True
+        Context(POLY_FUSION=0).__enter__()
+        y = x * Tensor.rand(2)
+        if inner:
+            return y * polygrad.function(lambda x: x.sum().item())(y)
+        raise RuntimeError("of the user")
+
+    for inner, kind in ((False, RuntimeError), (True, CaptureError)):
+        Tensor.manual_seed(3)
+        before = current().draws.state
+        with pytest.raises(kind):
+            jit(f)(Tensor([1.0, 2.0]), inner)
+        assert current().draws.state == before
+        assert active.get() is None
+        assert not Tensor.training and settings.get("POLY_FUSION")
+        assert (Tensor([1.0], requires_grad=True) * 2).requires_grad
+
+
+def test_recursion(device: str) -> None:
+    @jit
+    def power(x: Tensor, n: int) -> Tensor:
+        return x if n == 1 else power(x, n - 1) * x
+
+    assert [power(Tensor([3.0]), n).item() for n in (1, 3, 2, 3)] == [3, 27, 9, 27]
+
+
+def test_other_containers_and_defaults(device: str) -> None:
+    class Named(dict):  # type: ignore[type-arg]
+        pass
+
+    f = jit(lambda d, *rest, scale=2.0, **more: d["x"] * scale + sum(rest) + more.get("bias", 0))
+    for v in (1.0, 5.0):
+        x, one = Tensor([v]), Tensor([1.0])
+        assert f({"x": x}).item() == 2 * v
+        assert f(OrderedDict(x=x), one, one).item() == 2 * v + 2
+        assert f({"x": x}, scale=3.0, bias=one).item() == 3 * v + 1
+        assert f(Named(x=x)).item() == 2 * v
+
+
+def test_what_runs_later_is_refused(device: str) -> None:
+    async def later(x: Tensor) -> Tensor:
+        return x
+
+    def some(x: Tensor):
+        yield x
+
+    for bad in (later, some):
+        with pytest.raises(ArgumentError, match="a generator or a coroutine"):
+            jit(bad)
+    with pytest.raises(ArgumentError, match="computes later; return a list"):
+        jit(lambda x: (x * i for i in range(2)))(Tensor([1.0]))
+
+
+def test_two_threads(device: str) -> None:
+    """Each gets its own results, and no step of the state is lost."""
+    total = Tensor.zeros(1).realize()
+
+    @jit
+    def f(x: Tensor, n: float) -> Tensor:
+        total.assign(total + 1)
+        return (x * n).sum()
+
+    wrong = []
+
+    def work(k: int) -> None:
+        for i in range(25):
+            got = f(Tensor(np.full(4, k, np.float32), device=device), float(i)).item()
+            if got != 4 * k * i:
+                wrong.append((k, i, got))
+
+    f(Tensor(np.ones(4, np.float32)), 0.0)
+    threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and total.item() == 76 and f.stats()["captures"] == 1
+
+
+@pytest.mark.parametrize("how", ["dispose", "drop"])
+def test_what_a_capture_holds_goes_with_it(device: str, how: str) -> None:
+    """F070: disposing, or dropping the function, frees its constants."""
+    from polygrad.device.buffer import pool
+
+    gc.collect()
+    before = pool(device).usage().live
+
+    f: Any = jit(lambda x: x + Tensor(np.ones(50_000, np.float32)))
+    f(Tensor(np.zeros(50_000, np.float32)))
+    gc.collect()
+    assert pool(device).usage().live >= before + 200_000
+    if how == "dispose":
+        f.dispose()
+    else:
+        del f
+    gc.collect()
+    assert pool(device).usage().live < before + 100_000
 
 
 def test_the_last_shown_frame_is_the_callers(device: str) -> None:

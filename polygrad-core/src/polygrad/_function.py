@@ -118,8 +118,8 @@ class Wrapped(Compiled):
         self._calls += 1
         body = self._find(signature, numbers) if self.precompile else None
         if body is None:
-            with self._lock:
-                body = self._traced(receiver, args, kwargs, tensors, numbers)
+            body = self._traced(receiver, args, kwargs, tensors, numbers)
+            with self._lock:  # not while tracing: two functions may call each other on two threads
                 self._captured += 1
                 if self.precompile and body.lasting:
                     self._keep(signature, body)

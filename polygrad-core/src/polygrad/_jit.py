@@ -5,14 +5,15 @@ the graph that comes out: there is no warm-up. Later calls give the same graph o
 call may change:
 
 * tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs;
-* Python ints and floats: variables of the graph where they meet a tensor; where Python itself uses
-  the value (a condition, a shape), another value is captured anew, so that nothing is ever stale;
+* Python ints and floats: variables of the graph where they meet a tensor or say a place; where
+  Python itself uses the value (a condition, a shape), another value is captured anew, so that
+  nothing is ever stale; so are the names around the function that its code reads (_around.py);
 * tensors from outside that the function assigns to (weights, counters): state, written in place;
 * tensors from outside that it only reads: their value at the time of the call.
 
-`jit` has one set of shapes, dtypes and devices; `compile` captures again for each. What the
-function does besides (printing, appending to a list) happens while capturing only: once, or twice
-where it meets tensors from outside that were not computed yet.
+Results have gradients (_slopes.py). `jit` has one set of shapes, dtypes and devices; `compile`
+captures again for each. What the function does besides (printing, appending to a list) happens
+while capturing only: once, or twice where it meets tensors from outside that were not computed yet.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def compile(function: Callable[..., Any], sample_inputs: Sequence[Any] | None = 
     return compiled
 
 
+_LATER = 0x20 | 0x80 | 0x200  # flags of code: a generator, a coroutine, an asynchronous generator
+
+
 class Signature(NamedTuple):
     """What two calls must share to share a capture, but for numbers that Python looked at."""
 
@@ -86,6 +90,12 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], what: str, one_signature: bool) -> None:
         if not callable(function):
             raise ArgumentError(f"{what} takes a function, not {shown(function)}.")
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & _LATER:
+            raise ArgumentError(
+                f"{what} takes a function that returns; {function.__name__} is a generator or a"
+                " coroutine, which runs later. Compile what it calls."
+            )
         update_wrapper(self, function)
         self.function, self.what, self.one_signature = function, what, one_signature
         self._captures: OrderedDict[Signature, list[Any]] = OrderedDict()

@@ -12,6 +12,7 @@ from typing import Any
 from ._around import Same
 from .dtype import DType
 from .engine.capture import Number, active, evaluator
+from .errors import ArgumentError
 from .tensor import Tensor
 from .uop.ops import UOp
 
@@ -111,6 +112,11 @@ def taken(x: Any, roots: dict[UOp, int]) -> Any:
     if isinstance(x, Number):
         return ("number", evaluator(x.expression))
     parts = None if isinstance(x, STATIC) else parts_of(x)
+    if hasattr(x, "__next__"):
+        raise ArgumentError(
+            f"a captured function returned a {type(x).__name__}, which computes later; return a"
+            " list."
+        )
     if parts is None:
         return ("static", x)
     return ("parts", x, {k: taken(v, roots) for k, v in parts.items()})

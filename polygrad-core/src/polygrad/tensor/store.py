@@ -115,7 +115,7 @@ def _realize(lazy: list[Base]) -> None:
 
     released: set[int] = set()
     if any(t.uop.op is Ops.AFTER for t in lazy):
-        ending = _take_differentiated()
+        ending = [t for t in _take_differentiated() if not _let_go(t)]
         released = set(map(id, ending))
         lazy += ending
     watched = len(policies) or settings.get("LOGICAL") == "always"
@@ -157,6 +157,20 @@ policies: WeakTable[str] = WeakTable()  # of tensors that have their own
 def policy_of(t: Base) -> str:
     """What LOGICAL is for `t`: whether its graph is kept when it has been computed."""
     return policies.get(t) or str(settings.get("LOGICAL"))
+
+
+def _let_go(t: Base) -> bool:
+    """Put a tensor whose value is known, and whose graph has ended, on it; whether there was one.
+
+    Its graph would count as a reader of what is written now, and cost a copy."""
+    from .. import engine
+
+    runtime = engine.current()
+    leaf = runtime.leaf_of(t.uop)
+    if leaf is None or runtime.find(leaf) is None:
+        return False
+    _settle(t, leaf, True)
+    return True
 
 
 def _settle(t: Base, node: UOp, released: bool) -> None:

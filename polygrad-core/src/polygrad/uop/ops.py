@@ -22,7 +22,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..dtype import DType, canonical, dtypes
+from ..dtype import DType, canonical, dtypes, misfit
+from ..errors import SpecError
 from .names import Names
 from .opcodes import (
     BINARY,
@@ -213,6 +214,11 @@ class UOp(_Parts):
         """A number as a constant of this node's dtype and shape."""
         if isinstance(other, UOp):
             return other
+        if hasattr(other, "uop"):
+            raise SpecError(
+                "a tensor is no value of a kernel: give it to custom_kernel, which hands its"
+                " memory in, and read a place of that."
+            )
         return UOp.everywhere(self.dtype, other, self.shape)
 
     def __add__(self, o: UOp | int | float) -> UOp:
@@ -382,6 +388,11 @@ class UOp(_Parts):
     ) -> UOp:
         """The effect of writing `value` into this view of a buffer (a kernel: into this place, if
         `gate` holds)."""
+        if isinstance(value, (int, float)):
+            part = self.dtype.is_int and isinstance(value, float) and value % 1 != 0
+            why = misfit(self.dtype, value) or (part and f"{value} is no {self.dtype.name}")
+            if why:
+                raise SpecError(f"kernel: {why}; store a value that the memory can hold.")
         src = (self, self._with(value))
         return UOp(Ops.STORE, dtypes.void, src if gate is None else (*src, gate), combine)
 
@@ -418,8 +429,8 @@ class UOp(_Parts):
 
     @property
     def device(self) -> str | None:
-        """The device of the first buffer below, None for a graph of constants alone."""
-        for node in self.toposort():
+        """The device of the first buffer or copy below, None for a graph of constants alone."""
+        for node in self.toposort(lambda n: n.op is not Ops.COPY):
             if node.op is Ops.COPY:
                 return str(node.arg)
             if node.op is Ops.BUFFER:
