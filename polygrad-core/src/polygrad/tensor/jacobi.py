@@ -13,7 +13,7 @@ from typing import Final
 
 from ..dtype import DType, dtypes
 from ..uop.kernel import Placeholder, call, finished, library, local
-from ..uop.ops import KernelInfo, Ops, UOp
+from ..uop.ops import KernelInfo, UOp
 from .factors import absolute, sqrt, total
 
 SWEEPS: Final = 40  # at most; 6 to 10 are usual
