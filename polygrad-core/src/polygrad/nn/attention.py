@@ -9,7 +9,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, public
 from ..tensor import Tensor
 from . import init
-from .layers import Dropout, Linear, wrong_input
+from .layers import Dropout, Linear
+from .wrong import named, wrong_input
 
 
 @public
@@ -61,7 +62,7 @@ class MultiheadAttention:
         batched = len(query.shape) == 3
         for x in (query, key, value):
             if len(x.shape) != len(query.shape) or x.shape[-1:] != (self.embed_dim,):
-                raise wrong_input(self, f"(…, {self.embed_dim}) three times", x)
+                raise wrong_input(self, f"(..., {self.embed_dim}) three times", x)
         if len(query.shape) not in (2, 3):
             raise wrong_input(self, f"(L, N, {self.embed_dim}) or (L, {self.embed_dim})", query)
         q, k, v = self._projected(query, key, value, batched)
@@ -110,14 +111,16 @@ class MultiheadAttention:
                 total = total.unflatten(0, (-1, self.num_heads))
             if total.shape[-2:] != (rows, columns):
                 raise ShapeError(
-                    f"{self!r} takes an attn_mask of (…, {rows}, {columns}), got {attn_mask.shape}."
+                    f"{named(self)} takes an attn_mask of (..., {rows}, {columns}), got"
+                    f" {attn_mask.shape}."
                 )
         elif is_causal:
             total = _added(Tensor.ones(rows, columns, dtype=dtypes.bool).triu(1))
         if padding is not None:
             if padding.shape[-1] != columns:
                 raise ShapeError(
-                    f"{self!r} takes a key_padding_mask of (N, {columns}), got {padding.shape}."
+                    f"{named(self)} takes a key_padding_mask of (N, {columns}), got"
+                    f" {padding.shape}."
                 )
             hidden = _added(padding).reshape(-1, 1, 1, columns)
             total = hidden if total is None else total + hidden

@@ -9,7 +9,7 @@ from ..dtype import DType, dtypes
 from ..errors import ArgumentError, public, shown
 from ..tensor import Tensor
 from . import init
-from .layers import wrong_input
+from .wrong import wrong_input
 
 Sizes = int | tuple[int, ...]
 _PLACES = {1: "L", 2: "H, W", 3: "D, H, W"}

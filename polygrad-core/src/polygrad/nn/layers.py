@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, DTypeError, ShapeError, public
+from ..errors import ArgumentError, DTypeError, public
 from ..tensor import Tensor
 from . import init
-
-
-def wrong_input(layer: object, expected: str, x: Tensor) -> ShapeError:
-    """The error of a layer called with another shape than it takes."""
-    return ShapeError(f"{layer!r} takes {expected}, got an input of shape {x.shape}.")
+from .wrong import named, wrong_input
 
 
 @public
@@ -33,7 +29,7 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         if not x.shape or x.shape[-1] != self.in_features:
-            raise wrong_input(self, f"(…, {self.in_features})", x)
+            raise wrong_input(self, f"(..., {self.in_features})", x)
         y = x @ self.weight.transpose(0, 1)
         return y if self.bias is None else y + self.bias
 
@@ -52,7 +48,7 @@ class Embedding:
 
     def __call__(self, index: Tensor) -> Tensor:
         if not index.dtype.is_int:
-            raise DTypeError(f"{self!r} takes integer indices, got {index.dtype.name}.")
+            raise DTypeError(f"{named(self)} takes integer indices, got {index.dtype.name}.")
         return self.weight[index]
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, public
 from ..tensor import Tensor
 from . import init
-from .layers import wrong_input
+from .wrong import wrong_input
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
@@ -51,7 +51,7 @@ class BatchNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) < 2 or x.shape[1] != self.size:
-            raise wrong_input(self, f"(N, {self.size}, …)", x)
+            raise wrong_input(self, f"(N, {self.size}, ...)", x)
         mean, variance = self._statistics(x)
         shape = (1, self.size) + (1,) * (len(x.shape) - 2)
         scale = (variance + self.eps).rsqrt()
@@ -136,7 +136,7 @@ class LayerNorm:
     def __call__(self, x: Tensor) -> Tensor:
         rank = len(self.normalized_shape)
         if x.shape[-rank:] != self.normalized_shape:
-            raise wrong_input(self, f"(…, {', '.join(map(str, self.normalized_shape))})", x)
+            raise wrong_input(self, f"(..., {', '.join(map(str, self.normalized_shape))})", x)
         y = _normalized(x, tuple(range(-rank, 0)), self.eps)
         y = y if self.weight is None else y * self.weight
         return y if self.bias is None else y + self.bias
@@ -169,7 +169,7 @@ class RMSNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if not x.shape or x.shape[-1] != self.dim:
-            raise wrong_input(self, f"(…, {self.dim})", x)
+            raise wrong_input(self, f"(..., {self.dim})", x)
         wide = x.cast(dtypes.float32) if x.dtype.itemsize < 4 else x
         y = (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()).cast(x.dtype)
         return y if self.weight is None else y * self.weight
@@ -195,7 +195,7 @@ class GroupNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) < 2 or x.shape[1] != self.num_channels:
-            raise wrong_input(self, f"(N, {self.num_channels}, …)", x)
+            raise wrong_input(self, f"(N, {self.num_channels}, ...)", x)
         rows = x.reshape(x.shape[0], self.num_groups, math.prod(x.shape[1:]) // self.num_groups)
         y = _normalized(rows, (-1,), self.eps).reshape(x.shape)
         shape = (1, self.num_channels) + (1,) * (len(x.shape) - 2)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..errors import ArgumentError, ShapeError, public
 from ..tensor import Tensor
 from . import init
-from .layers import wrong_input
+from .wrong import named, wrong_input
 
 State = tuple[Tensor, ...]
 
@@ -69,7 +69,7 @@ class _Cell(_Kind):
             state = (zeros,) * self.parts
         for part in state:
             if part.shape != shape:
-                raise ShapeError(f"{self!r} takes a state of {shape}, got {part.shape}.")
+                raise ShapeError(f"{named(self)} takes a state of {shape}, got {part.shape}.")
         gates = _added(state[0], self.weight_hh, self.bias_hh)
         return self._step(_added(x, self.weight_ih, self.bias_ih), gates, state)
 
@@ -175,7 +175,7 @@ class _Sequence(_Kind):
             return (Tensor.zeros(*shape, dtype=x.dtype, requires_grad=False),) * self.parts
         for part in state:
             if part.shape != shape:
-                raise ShapeError(f"{self!r} takes a state of {shape}, got {part.shape}.")
+                raise ShapeError(f"{named(self)} takes a state of {shape}, got {part.shape}.")
         return tuple(state)
 
     def _pass(self, x: Tensor, state: State, suffix: str, reverse: bool) -> tuple[Tensor, State]:

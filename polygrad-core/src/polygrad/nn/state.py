@@ -30,12 +30,12 @@ def get_state_dict(obj: Any, prefix: str = "") -> dict[str, Tensor]:
         if isinstance(value, Tensor):
             found[path or "value"] = value
         elif id(value) not in above:  # an object below itself is not walked again
-            inner = [(f"{path}.{name}" if path else name, v) for name, v in _parts(value)]
+            inner = [(f"{path}.{name}" if path else name, v) for name, v in parts(value)]
             stack += [(name, v, (*above, id(value))) for name, v in reversed(inner)]
     return found
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What lies directly below an object: items of containers, attributes of the rest."""
     if isinstance(value, Mapping):
         yield from ((str(k), v) for k, v in value.items())
@@ -54,7 +54,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 def put_back(obj: Any, path: str, tensor: Tensor) -> bool:
     """Make the place that `get_state_dict` calls `path` hold `tensor`; whether it was found."""
-    for name, part in _parts(obj):
+    for name, part in parts(obj):
         if name == path:
             _set_part(obj, name, tensor)
             return True

@@ -27,7 +27,9 @@ class Activation(Reduce):
         return result(formulas.relu(u.cast(promote_scalar(u.dtype, 0))), self)
 
     def relu6(self) -> Tensor:
-        """min(max(self, 0), 6)."""
+        """min(max(self, 0), 6); the slope is 0 at both ends. Integers stay integers."""
+        if not self.uop.dtype.is_float:
+            return self.relu().clip(max=6)
         return self.hardtanh(0.0, 6.0)
 
     def hardtanh(self, min_val: Real = -1.0, max_val: Real = 1.0) -> Tensor:

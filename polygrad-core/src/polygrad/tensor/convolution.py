@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import Ops, Shape, UOp, size
 from .base import Base, Flag, Integer, result
 from .linalg import product_dtypes
-from .movement import pad_with
+from .movement import pad_with, unsqueeze
 from .reduce import narrow, wide
 from .scans import Scans
 
@@ -172,14 +172,33 @@ class Convolution(Scans):
     max_pool1d = max_pool3d = max_pool2d
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
-        """Means of equal parts; the last two axes must be multiples of `output_size`."""
+        """Means of `output_size` parts of each of the last two axes, as equal as they can be: part
+        i of k goes from floor(i n / k) to ceil((i + 1) n / k), so parts may share an element."""
         wanted = _per_axis("adaptive_avg_pool2d", "output_size", output_size, 2, 1)
         last = self.shape[-2:]
-        if len(last) < 2:
-            raise ShapeError(f"adaptive_avg_pool2d takes two axes or more, not {self.shape}.")
-        if any(n % k for n, k in zip(last, wanted, strict=True)):
-            raise ShapeError(f"adaptive_avg_pool2d: {last} is no multiple of {tuple(wanted)}.")
-        return self.avg_pool2d(tuple(n // k for n, k in zip(last, wanted, strict=True)))
+        if len(last) < 2 or 0 in last:
+            raise ShapeError(f"adaptive_avg_pool2d has nothing to divide in shape {self.shape}.")
+        if all(n % k == 0 for n, k in zip(last, wanted, strict=True)):
+            return self.avg_pool2d(tuple(n // k for n, k in zip(last, wanted, strict=True)))
+        u = wide(self.uop)
+        for axis, k in enumerate(wanted, self.ndim - 2):
+            u = _parts(u, axis, k)
+        return result(narrow(u, self.uop.dtype), self)
+
+
+def _parts(u: UOp, axis: int, k: int) -> UOp:
+    """An axis of n as the means of its k parts."""
+    n = u.shape[axis]
+    first = UOp.iota(k) * n // k
+    last = ((UOp.iota(k) + 1) * n + (k - 1)) // k
+    low, high = (x.reshape((k, 1)).expand((k, n)) for x in (first, last))
+    place = UOp.iota(n).reshape((1, n)).expand((k, n))
+    shape = (*u.shape[:axis], k, *u.shape[axis:])
+    tail = (1,) * (len(u.shape) - axis - 1)
+    inside = ((place >= low) & (place < high)).reshape((*(1,) * axis, k, n, *tail)).expand(shape)
+    sums = inside.where(unsqueeze(u, axis).expand(shape), 0.0).reduce(Ops.ADD, (axis + 1,))
+    width = (last - first).cast(u.dtype).reshape((*(1,) * axis, k, *tail))
+    return sums / width.expand(sums.shape)
 
 
 # ---- convolution on nodes

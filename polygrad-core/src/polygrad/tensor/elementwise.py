@@ -265,9 +265,10 @@ class Elementwise(Base):
         return result(half_wide(formulas.logaddexp, *nodes), *tensors)
 
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """self + (end - self) * weight."""
+        """self + (end - self) * weight, exactly self at weight 0 and `end` at 1."""
         (a, b, w), tensors = joined_floats("lerp", self, end, weight)
-        return result(a + (b - a) * w, *tensors)
+        gap = b - a
+        return result((w < 0.5).where(a + gap * w, b - gap * (1.0 - w)), *tensors)
 
     # ---- comparisons
 

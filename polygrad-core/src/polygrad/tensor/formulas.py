@@ -1,15 +1,19 @@
 """Formulas: what composite elementwise operations are made of, as functions of nodes.
 
 They take and give nodes of one float dtype, and are written so that the chain rule over them is
-right too: no `0 * inf` in a tail, the slope people expect at a kink. Methods in `elementwise.py`
-and `activation.py` hand them on; gradients and layers may use them as they are.
+right too: no `0 * inf` in a tail, the slope people expect at a kink. Where no way of writing one
+has the right slope at infinity, at an end of the domain or at a tie, its slope stands in the table
+`_SLOPES`. Methods in `elementwise.py` and `activation.py` hand them on; gradients and layers may
+use them as they are.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
+from ..gradient import FUNCTIONS, Rule, by_slope
 from ..uop.ops import Ops, UOp
 
 INF = math.inf
@@ -158,7 +162,7 @@ def log1p(x: UOp) -> UOp:
     u = x + 1.0
     plain = u.eq(1.0) | u.eq(INF)
     factor = plain.where(u._with(1.0), x / plain.where(u._with(1.0), u - 1.0))
-    return plain.where(x, log(u) * factor.detach())
+    return sloped("log1p", plain.where(x, log(u) * factor), x)
 
 
 def sigmoid(x: UOp) -> UOp:
@@ -176,11 +180,16 @@ def softplus(x: UOp) -> UOp:
 
 
 def logaddexp(a: UOp, b: UOp) -> UOp:
-    """log(exp(a) + exp(b)); two equal infinities stay themselves."""
+    """log(exp(a) + exp(b)); two equal infinities stay themselves and share the slope."""
     big, small = a.maximum(b), a.minimum(b)
-    same = a.eq(b)
-    gap = same.where(a._with(0.0), small - big)
-    return same.where(a, big) + log1p(exp(gap))
+    gap = a.eq(b).where(a._with(0.0), small - big)
+    return sloped("logaddexp", big + log1p(exp(gap)), a, b)
+
+
+def _logaddexp_rule(node: UOp, g: UOp) -> list[UOp]:
+    _, a, b = node.src
+    share = sigmoid(a.eq(b).where(a._with(0.0), a - b))
+    return [g * share, g * (1.0 - share)]
 
 
 def sinh(x: UOp) -> UOp:
@@ -211,7 +220,7 @@ def asinh(x: UOp) -> UOp:
     a = large.where(x._with(1.0), size)
     small = log1p(a * (a / (sqrt(a * a + 1.0) + 1.0) + 1.0))  # keeps -0.0
     far = log(large.where(size, 1.0)) + math.log(2.0)
-    return copysign_of(large.where(far, small), x)
+    return sloped("asinh", copysign_of(large.where(far, small), x), x)
 
 
 def acosh(x: UOp) -> UOp:
@@ -220,13 +229,13 @@ def acosh(x: UOp) -> UOp:
     t = large.where(x._with(1.0), x - 1.0)
     far = log(large.where(x, 1.0)) + math.log(2.0)
     near = log1p(t + sqrt(t * 2.0 + t * t))
-    return large.where(far, (x < 1.0).where(x._with(math.nan), near))
+    return sloped("acosh", large.where(far, (x < 1.0).where(x._with(math.nan), near)), x)
 
 
 def atanh(x: UOp) -> UOp:
     """log1p(2 x / (1 - x)) / 2."""
     size = copysign_of(x, x)
-    return copysign_of(log1p((size + size) / (1.0 - size)) * 0.5, x)
+    return sloped("atanh", copysign_of(log1p((size + size) / (1.0 - size)) * 0.5, x), x)
 
 
 # ---- activations
@@ -272,7 +281,8 @@ def atan(x: UOp) -> UOp:
     reduced = middle.where((size - 1.0) / (size + 1.0), size)
     t = big.where(-recip(safe), big.where(size._with(0.0), reduced))
     base = big.where(x._with(math.pi / 2), middle.where(x._with(math.pi / 4), 0.0))
-    return x.eq(0.0).where(x, copysign_of(base + _atan_small(t), x))  # -0.0 stays
+    value = x.eq(0.0).where(x, copysign_of(base + _atan_small(t), x))  # -0.0 stays
+    return sloped("atan", value, x)
 
 
 def _atan_small(t: UOp) -> UOp:
@@ -310,12 +320,20 @@ _ATAN_Q = (
 
 def asin(x: UOp) -> UOp:
     """atan(x / sqrt((1 - x) (1 + x))), pi/2 at the ends."""
-    return atan(x / sqrt((1.0 - x) * (x + 1.0)))
+    return sloped("asin", atan(x / sqrt((1.0 - x) * (x + 1.0))), x)
 
 
 def acos(x: UOp) -> UOp:
     """2 atan(sqrt((1 - x) / (1 + x)))."""
-    return atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0
+    return sloped("acos", atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0, x)
+
+
+# ---- slopes by name
+
+
+def sloped(name: str, value: UOp, *inputs: UOp) -> UOp:
+    """The value, differentiated by the rule of that name."""
+    return function(name, [value], *inputs)[0]
 
 
 def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:
@@ -323,3 +341,21 @@ def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:
     src = (*(v.detach() for v in values), *inputs)
     count = len(values)
     return [UOp(Ops.FUNCTION, v.dtype, src, (name, i, count)) for i, v in enumerate(values)]
+
+
+def _on_circle(x: UOp) -> UOp:
+    """1 / sqrt(1 - x^2): inf at the ends, NaN outside."""
+    return recip(sqrt((1.0 - x) * (x + 1.0)))
+
+
+_SLOPES: Final[dict[str, Rule]] = {  # from x and the value
+    "log1p": lambda x, _: recip(x + 1.0),
+    "asinh": lambda x, _: recip(sqrt(x * x + 1.0)),
+    "acosh": lambda x, _: recip(sqrt(x - 1.0) * sqrt(x + 1.0)),
+    "atanh": lambda x, _: recip((1.0 - x) * (x + 1.0)),
+    "atan": lambda x, _: recip(x * x + 1.0),
+    "asin": lambda x, _: _on_circle(x),
+    "acos": lambda x, _: -_on_circle(x),
+}
+FUNCTIONS.update({name: by_slope(slope) for name, slope in _SLOPES.items()})
+FUNCTIONS["logaddexp"] = _logaddexp_rule

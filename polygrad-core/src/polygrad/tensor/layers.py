@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
-from ..uop.ops import Ops, UOp
+from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Flag, Integer, Real, axes_of, integer, result
 from .movement import spread
 from .random import Random
-from .reduce import mean, narrow, variance, wide
+from .reduce import masked_softmax, mean, narrow, softmax, variance, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -48,7 +48,9 @@ class Layers(Random):
             raise ShapeError(
                 f"group_norm: shape {self.shape} does not fall into {num_groups} groups."
             )
-        return self.reshape(self.shape[0], num_groups, -1).layernorm(-1, eps).reshape(self.shape)
+        inner = size(self.shape[1:]) // num_groups
+        groups = self.reshape(self.shape[0], num_groups, inner)
+        return groups.layernorm(-1, eps).reshape(self.shape)
 
     def instance_norm(self, eps: Real = 1e-5) -> Tensor:
         """Each channel (axis 1) of each sample normalised over its places."""
@@ -64,8 +66,7 @@ class Layers(Random):
         if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
         u = self.uop if mode.startswith("nearest") else wide(self._float())
-        for i, n in enumerate(size):
-            axis = self.ndim - len(size) + i
+        for axis, n in enumerate(size, self.ndim - len(size)):
             if n != u.shape[axis] or align_corners:
                 u = _RESAMPLE[mode](u, axis, n, align_corners)
         return result(narrow(u, self.uop.dtype), self)
@@ -105,8 +106,8 @@ class Layers(Random):
         """softmax(self @ key.T / sqrt(width)) @ value over the last two axes (positions, width).
 
         A bool mask keeps where it is true, another one is added to the scores; `is_causal` lets
-        position i see positions up to i; `enable_gqa` repeats the heads (third axis from the end)
-        of key and value to those of self."""
+        position i see positions up to i; one that sees none gives zeros; `enable_gqa` repeats the
+        heads (third axis from the end) of key and value to those of self."""
         keys: Any = key
         values: Any = value
         if self.ndim < 2 or key.ndim < 2 or self.shape[-1] != key.shape[-1]:
@@ -141,7 +142,9 @@ class Layers(Random):
                 scores = scores.masked_fill(mask.logical_not(), -math.inf)
             else:
                 scores = scores + mask
-        weights = scores.softmax(-1)
+        of = softmax if attn_mask is None else masked_softmax
+        rows = of(wide(scores.uop), (scores.ndim - 1,))
+        weights = result(narrow(rows, scores.dtype), scores)
         return (weights.dropout(dropout_p) if dropout_p else weights).matmul(values)
 
     def sequential(self, functions: Sequence[Callable[[Any], Any]]) -> Any:

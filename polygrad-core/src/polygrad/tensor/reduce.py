@@ -112,9 +112,9 @@ class Reduce(Joining):
     def std(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> Tensor:
-        """The square root of `var`."""
+        """The square root of `var`; its slope is 0 where all elements are equal."""
         axes = axes_of("std", either("std", axis, dim), self.ndim)
-        out = formulas.sqrt(variance(wide(self.uop), axes, correction))
+        out = _root(variance(wide(self.uop), axes, correction))
         return self._reduced(narrow(out, self.uop.dtype), axes, keepdim)
 
     def std_mean(
@@ -295,6 +295,17 @@ def softmax(u: UOp, axes: Sequence[int]) -> UOp:
     return e / spread(e.reduce(Ops.ADD, axes), u.shape, axes)
 
 
+def masked_softmax(u: UOp, axes: Sequence[int]) -> UOp:
+    """softmax of scores in which -inf is what a mask hides: all hidden gives zeros, not NaN."""
+    if not size([u.shape[a] for a in axes]):
+        return u
+    top = u.detach().reduce(Ops.MAXIMUM, axes)
+    hidden = top.eq(-formulas.INF)
+    e = formulas.exp(u - spread(hidden.where(top._with(0.0), top), u.shape, axes))
+    total = e.reduce(Ops.ADD, axes)
+    return e / spread(hidden.where(total._with(1.0), total), u.shape, axes)
+
+
 def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u
@@ -303,13 +314,19 @@ def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
     return shifted - spread(log_total, u.shape, axes)
 
 
+def _root(u: UOp, exponent: float = 0.5) -> UOp:
+    """u ** exponent of u >= 0, with slope 0 at 0."""
+    zero = u.eq(0.0)
+    inner = zero.where(u._with(1.0), u)
+    root = formulas.sqrt(inner) if exponent == 0.5 else UOp.alu(Ops.POW, inner, u._with(exponent))
+    return zero.where(u, root)
+
+
 def vector_norm(u: UOp, axes: Sequence[int], p: Any) -> UOp:
-    """Of wide floats. The slope of the 2-norm at 0 is 0."""
+    """Of wide floats. The slope at 0 is 0."""
     inf = formulas.INF
     if p == 2:
-        square = (u * u).reduce(Ops.ADD, axes)
-        zero = square.eq(0.0)
-        return zero.where(square, formulas.sqrt(zero.where(square._with(1.0), square)))
+        return _root((u * u).reduce(Ops.ADD, axes))
     size_of = formulas.absolute(u)
     if p in (inf, -inf):
         return size_of.reduce(Ops.MAXIMUM if p > 0 else Ops.MINIMUM, axes)
@@ -317,5 +334,7 @@ def vector_norm(u: UOp, axes: Sequence[int], p: Any) -> UOp:
         return u.ne(0.0).cast(u.dtype).reduce(Ops.ADD, axes)
     if p == 1:
         return size_of.reduce(Ops.ADD, axes)
-    powers = UOp.alu(Ops.POW, size_of, size_of._with(p)).reduce(Ops.ADD, axes)
-    return UOp.alu(Ops.POW, powers, powers._with(1.0 / p))
+    if p < 0:
+        powers = UOp.alu(Ops.POW, size_of, size_of._with(p)).reduce(Ops.ADD, axes)
+        return UOp.alu(Ops.POW, powers, powers._with(1.0 / p))
+    return _root(_root(size_of, p).reduce(Ops.ADD, axes), 1.0 / p)

@@ -191,26 +191,26 @@ class Statistics(Writing):
 
     def cov(self, correction: Real = 1) -> Tensor:
         """The covariances of the rows, whose columns are observations: (n, m) -> (n, n), or the
-        variance of a vector.
+        variance, 0-d, of a single row or a vector.
 
         >>> from polygrad import Tensor
         >>> Tensor([[1.0, 2.0], [2.0, 0.0]]).cov().tolist()
         [[0.5, -1.0], [-1.0, 2.0]]
         """
-        if self.ndim not in (1, 2):
+        if self.ndim > 2:
             raise ShapeError(f"cov takes a matrix of variables in rows, not shape {self.shape}.")
-        rows = self.reshape(1, -1) if self.ndim == 1 else self
+        rows = self if self.ndim == 2 else self.reshape(1, self.numel())
         x = result(wide(rows._float()), self)
         centred = x - x.mean(-1, keepdim=True)
         divisor = float(max(0, x.shape[-1] - correction))
         out = centred.matmul(centred.transpose(0, 1)) / (divisor or math.nan)
         out = out if self.dtype.is_float is False else out.cast(self.dtype)
-        return out.reshape(()) if self.ndim == 1 else out
+        return out.reshape(()) if rows.shape[0] == 1 else out
 
     def corrcoef(self) -> Tensor:
         """The correlations of the rows, `cov` scaled to a diagonal of ones."""
         covariance = self.cov()
-        if self.ndim == 1:
+        if not covariance.ndim:
             return covariance / covariance
         scale = covariance.diagonal().sqrt()
         return (covariance / scale.unsqueeze(1) / scale.unsqueeze(0)).clip(-1.0, 1.0)
