@@ -26,6 +26,7 @@ _NAMES = {
     "device": "",
     "dtypes": "dtype",
     "errors": "",
+    "fetch": "files",
     "jit": "_jit",
     "nn": "",
 }
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ._jit import jit as jit
     from .dtype import dtypes as dtypes
     from .errors import PolygradError as PolygradError
+    from .files import fetch as fetch
     from .model import Model as Model
     from .plugin import Device as Device
     from .settings import Context as Context

@@ -1,6 +1,7 @@
 """Learning-rate schedules as data: kind and numbers, so that they can be kept in a file.
 
-`resolve(schedule, step)` gives the rate of the 1-based `step`. A number is a constant schedule.
+`resolve(schedule, step)` gives the rate of the 1-based `step`. A number is a constant schedule. An
+optimizer that was given a schedule follows it by itself; a `LR_Scheduler` sets the rate by hand.
 
 >>> schedule = warmup(0.1, 100, cosine_decay(0.1, 0.001, 900))
 >>> resolve(schedule, 100)
@@ -114,3 +115,79 @@ _RATES: dict[str, Callable[[Schedule, int], float]] = {
     "multi_step": lambda s, at: s["value"] * s["factor"] ** sum(at > m for m in s["milestones"]),
     "one_cycle": _one_cycle,
 }
+
+
+# ---- by hand
+
+
+@public
+class LR_Scheduler:
+    """Sets the rate of an optimizer from a schedule, one step ahead at each `step()`, as torch's
+    schedulers do: call it after the optimizer's own step.
+
+    >>> from polygrad import Tensor, nn
+    >>> sgd = nn.optim.SGD([Tensor([1.0], requires_grad=True)])
+    >>> scheduler = LR_Scheduler(sgd, step(1.0, 1, 0.5))
+    >>> rates = [scheduler.get_lr()]
+    >>> scheduler.step()
+    >>> [*rates, scheduler.get_lr()]
+    [1.0, 0.5]
+    """
+
+    def __init__(self, optimizer: Any, schedule: Schedule | float) -> None:
+        self.optimizer, self.schedule, self.at = optimizer, checked(schedule), self._first
+        optimizer.set_schedule(self.get_lr())
+
+    _first = 1  # the step that the first rate is for
+
+    def get_lr(self) -> float:
+        """The rate of the next step."""
+        return resolve(self.schedule, self.at)
+
+    def step(self) -> None:
+        """Go to the next rate."""
+        self.at += 1
+        self.optimizer.set_schedule(self.get_lr())
+
+
+@public
+class OneCycleLR(LR_Scheduler):
+    """Up from max_lr / div_factor, then down to max_lr / div_factor / final_div_factor (Smith and
+    Topin 2018), each half a cosine: `one_cycle` by hand, with torch's names and rates: the first
+    step has the lowest of the rise, the last one of all."""
+
+    _first = 0
+
+    def __init__(
+        self,
+        optimizer: Any,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        last, top = total_steps - 1, total_steps * pct_start - 1
+        if not 0 < top < last:
+            raise ArgumentError(
+                f"OneCycleLR: pct_start={pct_start} of total_steps={total_steps} leaves no rise or"
+                " no fall."
+            )
+        super().__init__(
+            optimizer, one_cycle(max_lr, last, top / last, div_factor, final_div_factor)
+        )
+
+
+@public
+class LRSchedulerGroup:
+    """Schedulers that go on together."""
+
+    def __init__(self, *schedulers: LR_Scheduler) -> None:
+        if not schedulers:
+            raise ArgumentError("an LRSchedulerGroup takes at least one scheduler.")
+        self.schedulers = list(schedulers)
+
+    def step(self) -> None:
+        """Go to the next rates."""
+        for scheduler in self.schedulers:
+            scheduler.step()

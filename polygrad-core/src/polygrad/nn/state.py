@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ..dtype import DType
+from ..dtype import DType, dtypes
 from ..errors import ArgumentError, ShapeError, did_you_mean, is_ours, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
@@ -186,6 +186,35 @@ def safe_load_metadata(source: Any) -> dict[str, str]:
     """The texts that a .safetensors file carries beside its Tensors."""
     with SafetensorsFile(source) as file:
         return file.metadata
+
+
+@public
+def zip_extract(source: Any, limit: int = 4 << 30) -> dict[str, Tensor]:
+    """The files of a ZIP archive (a path, bytes or a uint8 Tensor) as uint8 Tensors by name.
+
+    Nothing is written to disk. Raises FormatError where the archive is broken, has a name that
+    leads out of it, is encrypted, or unpacks to more than `limit` bytes.
+    """
+    from ..files import unpack
+
+    return {name: _flat(data) for name, data in unpack.unzipped(_stored(source), limit)}
+
+
+@public
+def tar_extract(source: Any, limit: int = 4 << 30) -> dict[str, Tensor]:
+    """The files of a tar archive, packed by gzip, bzip2, xz or not, as `zip_extract` gives them.
+    Links and devices in it are refused."""
+    from ..files import unpack
+
+    return {name: _flat(data) for name, data in unpack.untarred(_stored(source), limit)}
+
+
+def _stored(source: Any) -> Any:
+    return source.data().cast("B") if isinstance(source, Tensor) else source
+
+
+def _flat(data: bytes) -> Tensor:
+    return from_bytes(memoryview(data), dtypes.uint8, (len(data),))
 
 
 def from_bytes(

@@ -91,6 +91,16 @@ class Creation(Loss):
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
         return made(constant("ones", sizes("ones", shape), 1, d), device, requires_grad)
 
+    @staticmethod
+    def from_url(url: str, device: Any = None, **options: Any) -> Tensor:
+        """The bytes at an https address as uint8, fetched once. Options are those of
+        `polygrad.fetch`: sha256, limit, timeout, insecure, refresh."""
+        from ..files.fetch import fetch
+        from .store import new_leaf
+
+        data = fetch(url, **options).read_bytes()
+        return new_leaf(dtypes.uint8, (len(data),), device, memoryview(data))
+
     def full_like(
         self,
         fill_value: Scalar,
