@@ -122,11 +122,11 @@ net(images)
     Mistake(
         "one image, no batch",
         """\
-image, net = Tensor.ones(3, 8, 8), nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3)))
+image, net = Tensor.ones(3, 8, 8), nn.Sequential(nn.Conv2d(3, 4, 3))
 net(image)
 """,
         ShapeError,
-        'Conv2d "net.0.0" takes (N, 3, H, W), got (3, 8, 8). x.unsqueeze(0) is (1, 3, 8, 8).',
+        'Conv2d "net.0" takes (N, 3, H, W), got (3, 8, 8). x.unsqueeze(0) is (1, 3, 8, 8).',
         "net(image.unsqueeze(0))",
     ),
     Mistake(

@@ -43,10 +43,12 @@ def fan_in(shape: Sequence[int]) -> int:
 
 
 def zeros() -> Init:
+    """0 everywhere."""
     return Init("zeros")
 
 
 def ones() -> Init:
+    """1 everywhere."""
     return Init("ones")
 
 

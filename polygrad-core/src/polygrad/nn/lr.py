@@ -20,6 +20,7 @@ Schedule = Mapping[str, Any]
 
 
 def constant(value: float) -> Schedule:
+    """`value` at every step."""
     return {"kind": "constant", "value": value}
 
 
