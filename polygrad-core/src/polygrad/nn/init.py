@@ -1,6 +1,6 @@
 """Initial values as data: a kind and its number, so that they can be kept in a file and made again.
 
->>> weight = init.kaiming_uniform()((64, 32))
+>>> weight = nn.init.kaiming_uniform()((64, 32))
 
 A spec is called with a shape and gives a Tensor that requires a gradient. The random ones draw from
 the library's generator, so `Tensor.manual_seed` before construction fixes them.

@@ -42,7 +42,11 @@ class Convolution(Scans):
         dtype: Any = None,
     ) -> Tensor:
         """Cross-correlation of (N, C, *places) with a weight (out, C / groups, *window), any number
-        of place axes; the result is (N, out, *places)."""
+        of place axes; the result is (N, out, *places).
+
+        >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[4.0, 4.0], [4.0, 4.0]]]]
+        """
         out = self._convolve("conv2d", weight, groups, stride, dilation, padding)
         out = _biased("conv2d", out, bias)
         return out if dtype is None else out.cast(dtype)
@@ -56,7 +60,11 @@ class Convolution(Scans):
         dilation: Any = 1,
         padding: Any = 0,
     ) -> Tensor:
-        """`conv2d` for one place axis."""
+        """`conv2d` for one place axis.
+
+        >>> Tensor([[[1.0, 2.0, 3.0]]]).conv1d(Tensor([[[1.0, 1.0]]])).tolist()
+        [[[3.0, 5.0]]]
+        """
         _expect_axes("conv1d", self, weight, 3)
         out = self._convolve("conv1d", weight, groups, stride, dilation, padding)
         return _biased("conv1d", out, bias)
@@ -70,7 +78,11 @@ class Convolution(Scans):
         dilation: Any = 1,
         padding: Any = 0,
     ) -> Tensor:
-        """`conv2d` for three place axes."""
+        """`conv2d` for three place axes.
+
+        >>> Tensor.ones(1, 1, 2, 2, 2).conv3d(Tensor.ones(1, 1, 2, 2, 2)).tolist()
+        [[[[[8.0]]]]]
+        """
         _expect_axes("conv3d", self, weight, 5)
         out = self._convolve("conv3d", weight, groups, stride, dilation, padding)
         return _biased("conv3d", out, bias)
@@ -86,7 +98,11 @@ class Convolution(Scans):
         output_padding: Any = 0,
     ) -> Tensor:
         """The transpose of `conv2d` in its input: weight (C, out / groups, *window); any place
-        axes."""
+        axes.
+
+        >>> Tensor.ones(1, 1, 2, 2).conv_transpose2d(Tensor.ones(1, 1, 2, 2), stride=2).shape
+        (1, 1, 4, 4)
+        """
         name = "conv_transpose2d"
         places = self.ndim - 2
         window = _check_weight(name, self, weight, groups, channels_axis=0)
@@ -139,7 +155,11 @@ class Convolution(Scans):
         count_include_pad: Flag = True,
     ) -> Tensor:
         """The mean of each window of the last axes; padding counts unless `count_include_pad` is
-        False."""
+        False.
+
+        >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).avg_pool2d().tolist()
+        [[2.5]]
+        """
         plan = _Pool("avg_pool2d", self.shape, kernel_size, stride, dilation, padding, ceil_mode)
         x = wide(self.uop)
         total = plan.reduce(Ops.ADD, x.pad(plan.padded(plan.pads, plan.extra)))
@@ -161,7 +181,11 @@ class Convolution(Scans):
         return_indices: Flag = False,
     ) -> Any:
         """The largest element of each window of the last axes; padding never wins. With
-        `return_indices` also the int32 number, within its plane, of the first largest."""
+        `return_indices` also the int32 number, within its plane, of the first largest.
+
+        >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).max_pool2d(return_indices=True)[1].tolist()
+        [[3]]
+        """
         plan = _Pool("max_pool2d", self.shape, kernel_size, stride, dilation, padding, ceil_mode)
         lowest = self.uop.dtype.min
         pads = plan.padded(plan.pads, plan.extra)
@@ -173,7 +197,11 @@ class Convolution(Scans):
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
         """Means of `output_size` parts of each of the last two axes, as equal as they can be: part
-        i of k goes from floor(i n / k) to ceil((i + 1) n / k), so parts may share an element."""
+        i of k goes from floor(i n / k) to ceil((i + 1) n / k), so parts may share an element.
+
+        >>> Tensor([[1.0, 2.0, 3.0]]).adaptive_avg_pool2d((1, 2)).tolist()
+        [[1.5, 2.5]]
+        """
         wanted = _per_axis("adaptive_avg_pool2d", "output_size", output_size, 2, 1)
         last = self.shape[-2:]
         if len(last) < 2 or 0 in last:

@@ -28,12 +28,20 @@ class Interop(Autograd):
     # ---- computing
 
     def realize(self, *others: Any) -> Tensor:
-        """Compute now (with `others` in one go) and keep the result; gives self."""
+        """Compute now (with `others` in one go) and keep the result; gives self.
+
+        >>> (Tensor([1, 2]) + 1).realize().tolist()
+        [2, 3]
+        """
         realize([self, *(tensor_of(t, "realize") for t in others)])
         return self  # type: ignore[return-value]
 
     def to(self, device: Any) -> Tensor:
-        """The tensor on another device; itself if it is there already."""
+        """The tensor on another device; itself if it is there already.
+
+        >>> Tensor([1]).to("interp").device
+        'interp'
+        """
         name = device_name(device)
         if self.device == name:
             return self  # type: ignore[return-value]
@@ -42,23 +50,42 @@ class Interop(Autograd):
         return out
 
     def cpu(self) -> Tensor:
-        """The tensor on the device "cpu"."""
+        """The tensor on the device "cpu".
+
+        >>> Tensor([1]).cpu().device
+        'cpu'
+        """
         return self.to("cpu")
 
     def cuda(self) -> Tensor:
-        """The tensor on the device "cuda"."""
+        """The tensor on the device "cuda".
+
+        >>> Tensor([1]).cuda().device  # doctest: +SKIP
+        """
         return self.to("cuda")
 
     def contiguous(self) -> Tensor:
-        """Stored in row-major order when it is computed, whatever reads it."""
+        """Stored in row-major order when it is computed, whatever reads it.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        [[1, 3], [2, 4]]
+        """
         return self._same(self.uop.contiguous())
 
     def clone(self) -> Tensor:
-        """A copy with storage of its own."""
+        """A copy with storage of its own.
+
+        >>> Tensor([1, 2]).clone().tolist()
+        [1, 2]
+        """
         return self._same(UOp(Ops.CONTIGUOUS, self.uop.dtype, (self.uop,)))
 
     def to_(self, device: Any) -> Tensor:
-        """Move self to another device; gives self."""
+        """Move self to another device; gives self.
+
+        >>> Tensor([1]).to_("interp").device
+        'interp'
+        """
         moved = self.to(device)
         self._replace(moved.uop)
         self._device = moved._device
@@ -66,7 +93,11 @@ class Interop(Autograd):
 
     @staticmethod
     def numpy_many(*tensors: Any) -> list[Any]:
-        """Several tensors as numpy arrays, computed in one go."""
+        """Several tensors as numpy arrays, computed in one go.
+
+        >>> [a.tolist() for a in Tensor.numpy_many(Tensor([1]), Tensor([2]))]
+        [[1], [2]]
+        """
         given = [tensor_of(t, "numpy_many") for t in tensors]
         realize(given)
         return [t.numpy() for t in given]
@@ -75,12 +106,20 @@ class Interop(Autograd):
 
     def data(self) -> memoryview:
         """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit
-        words."""
+        words.
+
+        >>> list(Tensor([1, 2]).data())
+        [1, 2]
+        """
         view: memoryview = host.formatted(read(self), self.uop.dtype, self.shape)
         return view
 
     def numpy(self) -> Any:
-        """The values as a numpy array of its own; bfloat16 becomes float32."""
+        """The values as a numpy array of its own; bfloat16 becomes float32.
+
+        >>> Tensor([1, 2]).numpy()
+        array([1, 2], dtype=int32)
+        """
         import numpy as np
 
         values, name = read(self), self.uop.dtype.name
@@ -92,11 +131,19 @@ class Interop(Autograd):
         return np.frombuffer(values, name).reshape(self.shape)
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers; a number for a 0-d tensor."""
+        """The values as nested lists of Python numbers; a number for a 0-d tensor.
+
+        >>> Tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         return host.nested(host.unpacked(read(self), self.uop.dtype), self.shape)
 
     def item(self) -> Any:
-        """The value of a tensor with one element, as a Python number."""
+        """The value of a tensor with one element, as a Python number.
+
+        >>> Tensor([[2.5]]).item()
+        2.5
+        """
         return self._one("item()", "; use .tolist() or .numpy()")
 
     def _one(self, name: str, hint: str = "") -> Any:

@@ -77,7 +77,11 @@ class Reduce(Joining):
         *,
         dim: Axes = None,
     ) -> Tensor:
-        """The sum; 0 of nothing."""
+        """The sum; 0 of nothing.
+
+        >>> Tensor([[1, 2], [3, 4]]).sum().item(), Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+        (10, [4, 6])
+        """
         return self._total("sum", Ops.ADD, either("sum", axis, dim), keepdim, dtype)
 
     def prod(
@@ -88,7 +92,11 @@ class Reduce(Joining):
         *,
         dim: Axes = None,
     ) -> Tensor:
-        """The product; 1 of nothing."""
+        """The product; 1 of nothing.
+
+        >>> Tensor([2, 3, 4]).prod().item()
+        24
+        """
         return self._total("prod", Ops.MUL, either("prod", axis, dim), keepdim, dtype)
 
     def _total(self, name: str, op: Ops, axis: Axes, keepdim: Flag, dtype: Any) -> Tensor:
@@ -97,14 +105,22 @@ class Reduce(Joining):
         return self._reduced(total(self.uop.cast(wanted), axes, op), axes, keepdim)
 
     def mean(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The mean, float32 for integers; NaN of nothing."""
+        """The mean, float32 for integers; NaN of nothing.
+
+        >>> Tensor([1, 2]).mean().item()
+        1.5
+        """
         axes = axes_of("mean", either("mean", axis, dim), self.ndim)
         return self._reduced(narrow(mean(wide(self.uop), axes), self.uop.dtype), axes, keepdim)
 
     def var(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> Tensor:
-        """The mean square distance from the mean, divided by n - correction."""
+        """The mean square distance from the mean, divided by n - correction.
+
+        >>> Tensor([1.0, 3.0]).var().item()
+        2.0
+        """
         axes = axes_of("var", either("var", axis, dim), self.ndim)
         out = narrow(variance(wide(self.uop), axes, correction), self.uop.dtype)
         return self._reduced(out, axes, keepdim)
@@ -112,7 +128,11 @@ class Reduce(Joining):
     def std(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> Tensor:
-        """The square root of `var`; its slope is 0 where all elements are equal."""
+        """The square root of `var`; its slope is 0 where all elements are equal.
+
+        >>> Tensor([1.0, 1.0, 4.0]).std(correction=0).item() ** 2
+        1.9999999315429164
+        """
         axes = axes_of("std", either("std", axis, dim), self.ndim)
         out = _root(variance(wide(self.uop), axes, correction))
         return self._reduced(narrow(out, self.uop.dtype), axes, keepdim)
@@ -120,7 +140,11 @@ class Reduce(Joining):
     def std_mean(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> tuple[Tensor, Tensor]:
-        """(std, mean)."""
+        """(std, mean).
+
+        >>> [round(t.item(), 4) for t in Tensor([1.0, 3.0]).std_mean()]
+        [1.4142, 2.0]
+        """
         axis = either("std_mean", axis, dim)
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
@@ -128,7 +152,11 @@ class Reduce(Joining):
         self, p: Real = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
     ) -> Tensor:
         """(sum |x|^p)^(1/p) over axes; inf and -inf are the extremes of |x|, 0 counts what is not
-        0."""
+        0.
+
+        >>> Tensor([3.0, 4.0]).norm().item(), Tensor([3.0, -4.0]).norm(1).item()
+        (5.0, 7.0)
+        """
         axes = axes_of("norm", either("norm", axis, dim), self.ndim)
         u = wide(self.uop)
         return self._reduced(narrow(vector_norm(u, axes, p), self.uop.dtype), axes, keepdim)
@@ -141,7 +169,11 @@ class Reduce(Joining):
         *,
         dim: Integer | None = None,
     ) -> Tensor:
-        """self / max(norm, eps) along an axis (1 by default)."""
+        """self / max(norm, eps) along an axis (1 by default).
+
+        >>> Tensor([[3.0, 4.0]]).normalize().sum().item()
+        1.4000000953674316
+        """
         axis = either("normalize", axis, dim)
         axes = axes_of("normalize", 1 if axis is None else axis, self.ndim)
         u = wide(self.uop)
@@ -152,11 +184,19 @@ class Reduce(Joining):
     # ---- extremes
 
     def max(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The largest element; NaN if there is one. Equal ones share the gradient."""
+        """The largest element; NaN if there is one. Equal ones share the gradient.
+
+        >>> Tensor([[1, 5], [3, 2]]).max(axis=1).tolist()
+        [5, 3]
+        """
         return self._extreme("max", Ops.MAXIMUM, either("max", axis, dim), keepdim)
 
     def min(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The smallest element; NaN if there is one. Equal ones share the gradient."""
+        """The smallest element; NaN if there is one. Equal ones share the gradient.
+
+        >>> Tensor([[1, 5], [3, 2]]).min(axis=1).tolist()
+        [1, 2]
+        """
         return self._extreme("min", Ops.MINIMUM, either("min", axis, dim), keepdim)
 
     amax, amin = max, min
@@ -175,13 +215,21 @@ class Reduce(Joining):
     def argmax(
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
-        """The int32 position of the first largest element, of the first NaN if there is one."""
+        """The int32 position of the first largest element, of the first NaN if there is one.
+
+        >>> Tensor([1, 5, 5]).argmax().item()
+        1
+        """
         return self._position("argmax", Ops.MAXIMUM, either("argmax", axis, dim), keepdim)
 
     def argmin(
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
-        """The int32 position of the first smallest element, of the first NaN if there is one."""
+        """The int32 position of the first smallest element, of the first NaN if there is one.
+
+        >>> Tensor([2, 1, 1]).argmin().item()
+        1
+        """
         return self._position("argmin", Ops.MINIMUM, either("argmin", axis, dim), keepdim)
 
     def _position(self, name: str, op: Ops, axis: Integer | None, keepdim: Flag) -> Tensor:
@@ -198,11 +246,19 @@ class Reduce(Joining):
     # ---- tests
 
     def all(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """Whether no element is 0."""
+        """Whether no element is 0.
+
+        >>> Tensor([1, 0]).all().item()
+        False
+        """
         return self._test("all", Ops.MINIMUM, either("all", axis, dim), keepdim)
 
     def any(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """Whether some element is not 0."""
+        """Whether some element is not 0.
+
+        >>> Tensor([1, 0]).any().item()
+        True
+        """
         return self._test("any", Ops.MAXIMUM, either("any", axis, dim), keepdim)
 
     def _test(self, name: str, op: Ops, axis: Axes, keepdim: Flag) -> Tensor:
@@ -210,7 +266,11 @@ class Reduce(Joining):
         return self._reduced(self.uop.cast(dtypes.bool).reduce(op, axes), axes, keepdim)
 
     def count_nonzero(self, axis: Axes = None, *, dim: Axes = None) -> Tensor:
-        """How many elements are not 0, int32."""
+        """How many elements are not 0, int32.
+
+        >>> Tensor([1, 0, 2]).count_nonzero().item()
+        2
+        """
         axes = axes_of("count_nonzero", either("count_nonzero", axis, dim), self.ndim)
         ones = self.uop.cast(dtypes.bool).cast(dtypes.int32)
         return self._reduced(ones.reduce(Ops.ADD, axes), axes, False)
@@ -218,11 +278,19 @@ class Reduce(Joining):
     def allclose(
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
     ) -> Flag:
-        """Whether `isclose` holds everywhere; computes and reads the answer."""
+        """Whether `isclose` holds everywhere; computes and reads the answer.
+
+        >>> Tensor([1.0]).allclose(1.0 + 1e-7)
+        True
+        """
         return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
     def equal(self, other: Operand) -> Flag:
-        """Whether shapes and all elements are equal; computes and reads the answer."""
+        """Whether shapes and all elements are equal; computes and reads the answer.
+
+        >>> Tensor([1, 2]).equal(Tensor([1, 2]))
+        True
+        """
         (a, b), tensors = joined("equal", self, other)
         same = all(t.shape == self.shape for t in tensors)
         return same and bool(result(a.eq(b), *tensors).all())
@@ -230,7 +298,11 @@ class Reduce(Joining):
     # ---- exponentials
 
     def logsumexp(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """log(sum(exp(self))) without overflow; -inf for nothing but -inf."""
+        """log(sum(exp(self))) without overflow; -inf for nothing but -inf.
+
+        >>> Tensor([float("-inf"), 2.0]).logsumexp().item()
+        2.0
+        """
         axes = axes_of("logsumexp", either("logsumexp", axis, dim), self.ndim)
         u = wide(self.uop)
         if not size([u.shape[a] for a in axes]):
@@ -242,21 +314,33 @@ class Reduce(Joining):
     def softmax(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """exp(self) divided by its sum along an axis (the last by default)."""
+        """exp(self) divided by its sum along an axis (the last by default).
+
+        >>> Tensor([0.0, 0.0]).softmax().tolist()
+        [0.5, 0.5]
+        """
         u, axes, out = self._along("softmax", axis, dim, dtype)
         return result(narrow(softmax(u, axes), out), self)
 
     def log_softmax(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """log(softmax(self)) without the loss of taking both."""
+        """log(softmax(self)) without the loss of taking both.
+
+        >>> Tensor([0.0]).log_softmax().tolist()
+        [0.0]
+        """
         u, axes, out = self._along("log_softmax", axis, dim, dtype)
         return result(narrow(log_softmax(u, axes), out), self)
 
     def softmin(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """softmax(-self)."""
+        """softmax(-self).
+
+        >>> Tensor([0.0, 0.0]).softmin().tolist()
+        [0.5, 0.5]
+        """
         u, axes, out = self._along("softmin", axis, dim, dtype)
         return result(narrow(softmax(-u, axes), out), self)
 

@@ -40,7 +40,12 @@ class Tensor(Interop, metaclass=_Class):
 
     @staticmethod
     def train(mode: Flag = True) -> settings.Context:
-        """`with Tensor.train():` sets TRAINING inside the block."""
+        """`with Tensor.train():` sets TRAINING inside the block.
+
+        >>> with Tensor.train():
+        ...     Tensor.training
+        True
+        """
         return settings.Context(TRAINING=mode)
 
     def __init__(
