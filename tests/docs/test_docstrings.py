@@ -63,6 +63,14 @@ def documented() -> Iterator[tuple[str, str]]:
         for name, member in vars(cls).items():
             if not name.startswith("_") and not inspect.ismemberdescriptor(member):
                 yield f"Tensor.{name}", inspect.getdoc(getattr(member, "__func__", member)) or ""
+    for module in (nn, nn.init, nn.lr, nn.optim, nn.state, nn.datasets):
+        for name in module.__all__:
+            if callable(member := getattr(module, name)) and name not in TYPES:
+                yield f"{module.__name__}.{name}", inspect.getdoc(member) or ""
+
+
+# What is made by the other names, and told there.
+TYPES = ("Init", "Optimizer", "Schedule")
 
 
 # Families whose examples come with the work on their formulas.

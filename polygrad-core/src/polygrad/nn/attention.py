@@ -22,6 +22,10 @@ class MultiheadAttention:
 
     `attn_mask` (L, S) or (N · heads, L, S) and `key_padding_mask` (N, S): where a bool is True a
     position is *not* seen; other masks are added to the scores.
+
+    >>> out, weights = nn.MultiheadAttention(6, 2)(Tensor.ones(5, 1, 6))
+    >>> out.shape, weights.shape
+    ((5, 1, 6), (1, 5, 5))
     """
 
     def __init__(
@@ -157,6 +161,11 @@ def gated_delta_rule(
     is float32. Chunks of `chunk_size` steps are triangular systems (section 3.3), so the graph
     grows with the number of chunks. Nothing is normalised or scaled here. The state given is not
     changed.
+
+    >>> q = k = v = Tensor.ones(1, 2, 3, 4)
+    >>> out, state = nn.gated_delta_rule(q, k, v, Tensor.zeros(1, 2, 3), Tensor.ones(1, 2, 3))
+    >>> out.shape, state.shape
+    ((1, 2, 3, 4), (1, 2, 4, 4))
     """
     name = "gated_delta_rule"
     if len(q.shape) != 4 or k.shape != q.shape or v.shape[:3] != q.shape[:3] or len(v.shape) != 4:

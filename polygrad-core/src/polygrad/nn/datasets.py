@@ -12,10 +12,12 @@ from typing import Any
 
 from ..dtype import dtypes
 from ..errors import FormatError, public
-from ..files.fetch import fetch
+from ..files import fetch
 from ..files.unpack import gunzipped, untarred
 from ..tensor import Tensor
 from .state import from_bytes
+
+__all__ = ["cifar", "mnist"]
 
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
@@ -33,7 +35,10 @@ def mnist(
     insecure: bool = False,
 ) -> Split:
     """70 000 handwritten digits (LeCun et al. 1998), or articles of clothing (Xiao et al. 2017):
-    inputs (60000, 1, 28, 28), labels (60000,), and 10000 of each to test."""
+    inputs (60000, 1, 28, 28), labels (60000,), and 10000 of each to test.
+
+    >>> images, labels, test_images, test_labels = nn.datasets.mnist()  # doctest: +SKIP
+    """
     base = base or (_FASHION if fashion else _MNIST)
     found = []
     for part in ("train", "t10k"):
@@ -58,7 +63,10 @@ def _idx(url: str, rank: int, device: str | None, insecure: bool) -> Tensor:
 @public
 def cifar(device: str | None = None, *, base: str = _CIFAR, insecure: bool = False) -> Split:
     """60 000 colour photographs of 10 kinds (Krizhevsky 2009): inputs (50000, 3, 32, 32), labels
-    (50000,), and 10000 of each to test."""
+    (50000,), and 10000 of each to test.
+
+    >>> images, labels, test_images, test_labels = nn.datasets.cifar()  # doctest: +SKIP
+    """
     url = f"{base}cifar-10-binary.tar.gz"
     files = dict(untarred(fetch(url, insecure=insecure), _MOST))
     parts = [f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)]

@@ -85,6 +85,10 @@ class LSTMCell(_Lstm, _Cell):
         c <- sigmoid(f) c + sigmoid(i) tanh(g);   h <- sigmoid(o) tanh(c)
 
     Takes (N, input_size) and (h, c) of (N, hidden_size), zeros without; gives the new (h, c).
+
+    >>> h, c = nn.LSTMCell(3, 4)(Tensor.ones(2, 3))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
     """
 
     def __call__(
@@ -102,6 +106,9 @@ class GRUCell(_Gru, _Cell):
         n = tanh(x W_in' + b_in + r (h W_hn' + b_hn));   h <- (1 - z) n + z h
 
     Takes (N, input_size) and h of (N, hidden_size), zeros without; gives the new h.
+
+    >>> nn.GRUCell(3, 4)(Tensor.ones(2, 3)).shape
+    (2, 4)
     """
 
     def __call__(self, x: Tensor, state: Tensor | None = None) -> Tensor:
@@ -202,7 +209,12 @@ class _Sequence(_Kind):
 @public
 class LSTM(_Lstm, _Sequence):
     """Layers of `LSTMCell` over a sequence: x and optionally (h, c), each (layers · directions, N,
-    hidden_size), give the outputs (T, N, directions · hidden_size) and the final (h, c)."""
+    hidden_size), give the outputs (T, N, directions · hidden_size) and the final (h, c).
+
+    >>> out, (h, c) = nn.LSTM(3, 4, num_layers=2)(Tensor.ones(5, 2, 3))
+    >>> out.shape, h.shape
+    ((5, 2, 4), (2, 2, 4))
+    """
 
     def __call__(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
@@ -214,7 +226,12 @@ class LSTM(_Lstm, _Sequence):
 @public
 class GRU(_Gru, _Sequence):
     """Layers of `GRUCell` over a sequence: x and optionally h (layers · directions, N, hidden_size)
-    give the outputs (T, N, directions · hidden_size) and the final h."""
+    give the outputs (T, N, directions · hidden_size) and the final h.
+
+    >>> out, h = nn.GRU(3, 4, bidirectional=True)(Tensor.ones(5, 2, 3))
+    >>> out.shape, h.shape
+    ((5, 2, 8), (2, 2, 4))
+    """
 
     def __call__(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         outputs, (h,) = self._run(x, None if state is None else (state,))

@@ -114,7 +114,7 @@ class Creation(Loss):
 
         >>> Tensor.from_url("https://example.org/weights.bin").shape  # doctest: +SKIP
         """
-        from ..files.fetch import fetch
+        from ..files import fetch
         from .store import new_leaf
 
         data = fetch(url, **options).read_bytes()

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from .. import settings
 from ..errors import ArgumentError, DownloadError, FileDenied, FormatError, public, shown
-from .atomic import atomic
+from . import atomic
 
 _CHUNK = 1 << 20
 
@@ -37,6 +37,8 @@ def fetch(
     many bytes it may have, `timeout` the seconds that an answer may take. `insecure` allows http,
     `refresh` downloads again. Raises DownloadError where nothing comes, FormatError where something
     else comes than `sha256` says.
+
+    >>> fetch("https://example.org/weights.bin").stat().st_size  # doctest: +SKIP
     """
     _check_address(url, insecure)
     place = _place(url, name)
