@@ -1,14 +1,13 @@
 """Operations of several tensors, or with arguments, against torch: values, dtypes, gradients.
 
-Every operand is a strided view, so no row depends on memory that happens to be in order. A row
-gives the shapes of the operands, in the order of the functions' parameters.
+A row gives the shapes of the operands, in the order of the functions' parameters.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,34 +16,9 @@ from torch.nn import functional as F
 
 from polygrad import Tensor
 
+from .rows import Row, Shape, compare, fixed, row
+
 Function = Callable[..., Any]
-Shape = tuple[int, ...]
-
-
-class Row(NamedTuple):
-    """`theirs` None: the same expression is right for both. `slope`: operands whose gradients are
-    compared, all by default."""
-
-    name: str
-    ours: Function
-    theirs: Function | None
-    shapes: tuple[Shape, ...]
-    slope: range | None = None
-
-
-def row(name: str, ours: Function, theirs: Function | None, *shapes: Shape) -> Row:
-    return Row(name, ours, theirs, shapes)
-
-
-def fixed(name: str, ours: Function, theirs: Function | None, *shapes: Shape) -> Row:
-    """A row whose result has no gradient."""
-    return Row(name, ours, theirs, shapes, range(0))
-
-
-def first(name: str, ours: Function, theirs: Function | None, *shapes: Shape) -> Row:
-    """A row of which only the first operand takes a gradient."""
-    return Row(name, ours, theirs, shapes, range(1))
-
 
 # ---- elementwise, broadcast
 
@@ -422,29 +396,3 @@ _NAMES = [r.name for r in ROWS]
 @pytest.mark.parametrize("case", ROWS, ids=_NAMES)
 def test_an_operation_is_torchs(case: Row, device: str, rng: np.random.Generator) -> None:
     compare(case, rng)
-
-
-def compare(case: Row, rng: np.random.Generator) -> None:
-    stored = [rng.uniform(-2, 2, (*s[::-1], 2)) for s in case.shapes]
-    peers = [torch.tensor(a, requires_grad=True) for a in stored]
-    own = [Tensor(a, requires_grad=True) for a in stored]
-    mine = case.ours(*(_viewed(x) for x in own))
-    wanted = (case.theirs or case.ours)(*(_viewed(t) for t in peers))
-    got, other = mine.numpy(), wanted.detach().numpy()
-    assert (got.dtype, got.shape) == (other.dtype, other.shape)
-    np.testing.assert_allclose(got, other, rtol=1e-9, atol=1e-10)
-    if case.slope == range(0):
-        return
-    weight = rng.uniform(0.5, 1.5, got.shape)
-    (mine * Tensor(weight)).sum().backward()
-    (wanted * torch.tensor(weight)).sum().backward()
-    chosen = range(len(own)) if case.slope is None else case.slope
-    for x, t in ((own[i], peers[i]) for i in chosen):
-        slope = np.zeros(x.shape) if x.grad is None else x.grad.numpy()
-        np.testing.assert_allclose(slope, t.grad.numpy(), rtol=1e-8, atol=1e-9)
-
-
-def _viewed(x: Any) -> Any:
-    """Every second element, axes in reverse: neither in order nor without gaps."""
-    x = x[..., 1]
-    return x.permute(tuple(range(x.ndim))[::-1]) if x.ndim else x

@@ -259,7 +259,8 @@ class Loss(Convolution):
         return self._ended("pinball_loss", loss, reduction, None, other)
 
     def kl_div(self, target: Operand, reduction: str = "mean", log_target: bool = False) -> Tensor:
-        """y (log y - self), self being log-probabilities; 0 where y is 0.
+        """y (log y - self), self being log-probabilities; 0 where y is 0. The reduction may also be
+        "batchmean": the sum divided by the size of the first axis, the divergence per sample.
 
         >>> Tensor([0.0]).kl_div(Tensor([1.0])).item()
         0.0
@@ -270,7 +271,11 @@ class Loss(Convolution):
         else:
             some = y > 0.0
             loss = some.where(y * (formulas.log(some.where(y, 1.0)) - x), 0.0)
-        return self._ended("kl_div", loss, reduction, None, other)
+        if reduction != "batchmean":
+            return self._ended("kl_div", loss, reduction, None, other)
+        if not self.ndim:
+            raise ShapeError("kl_div: a 0-d tensor has no samples to take the batchmean of.")
+        return self._ended("kl_div", loss, "sum", None, other) / float(self.shape[0])
 
     def _pair(self, name: str, target: Operand) -> tuple[UOp, UOp, Base]:
         other = tensor_of(target, name)
