@@ -322,6 +322,52 @@ with Context(TRAINING=1):
         "load_state_dict: 'weight' has shape (3, 2), the value (2, 3).",
         'nn.load_state_dict(layer, {"weight": Tensor.ones(3, 2), "bias": layer.bias})',
     ),
+    Mistake(
+        "a scheduler for no optimizer",
+        "nn.lr.LR_Scheduler(layer, 0.1)",
+        ArgumentError,
+        "a scheduler sets the rate of an optimizer, not Linear(2, 3).",
+        "nn.lr.LR_Scheduler(sgd, 0.1)",
+    ),
+    Mistake(
+        "a cycle without a rise",
+        "nn.lr.OneCycleLR(sgd, 0.1, 10, pct_start=0)",
+        ArgumentError,
+        "OneCycleLR: pct_start=0 of total_steps=10 leaves no rise or no fall.",
+        "nn.lr.OneCycleLR(sgd, 0.1, 10)",
+    ),
+    Mistake(
+        "a gain that is no number",
+        'nn.init.kaiming("relu")((3, 4))',
+        ArgumentError,
+        "init.kaiming: gain is a number, not 'relu'.",
+        "nn.init.kaiming(2**0.5)((3, 4))",
+    ),
+    Mistake(
+        "values that do not fill the shape",
+        "nn.init.literal([1.0, 2.0])((3,))",
+        ArgumentError,
+        "init.literal has 2 values; the shape (3,) needs 3.",
+        "nn.init.literal([1.0, 2.0])((2,))",
+    ),
+    Mistake(
+        "a state with a part too few",
+        """\
+lstm, x, h = nn.LSTM(3, 4), Tensor.ones(5, 2, 3), Tensor.zeros(1, 2, 4)
+lstm(x, (h,))
+""",
+        ArgumentError,
+        'LSTM "lstm" takes a state of 2 parts, not 1.',
+        "lstm(x, (h, h))",
+    ),
+    Mistake(
+        "a delta rule without heads",
+        "nn.gated_delta_rule(*[Tensor.ones(2, 3, 4)] * 5)",
+        ShapeError,
+        "gated_delta_rule takes q and k of (N, heads, T, dk) and v of (N, heads, T, dv), got "
+        "(2, 3, 4), (2, 3, 4) and (2, 3, 4).",
+        "nn.gated_delta_rule(*[Tensor.ones(1, 2, 3, 4)] * 3, *[Tensor.zeros(1, 2, 3)] * 2)",
+    ),
 )
 
 CHAPTER = Chapter(

@@ -205,8 +205,8 @@ OTHERS = {
     " GRU GRUCell MultiheadAttention get_parameters get_state_dict load_state_dict safe_load"
     " safe_save safe_load_metadata clip_grad_norm_ gated_delta_rule datasets init lr optim state",
     nn.optim: "SGD Adam AdamW LAMB LARS Muon OptimizerGroup",
-    nn.lr: "constant linear_decay cosine_decay warmup resolve LR_Scheduler LRSchedulerGroup"
-    " OneCycleLR",
+    nn.lr: "constant linear_decay cosine_decay warmup resolve resolve_lr LR_Scheduler"
+    " LRSchedulerGroup OneCycleLR",
     nn.init: "randn kaiming literal zeros ones",
     nn.state: "safe_load safe_save safe_load_metadata zip_extract tar_extract",
     nn.datasets: "mnist cifar",

@@ -18,6 +18,7 @@ from ..errors import ArgumentError, DownloadError, FileDenied, FormatError, publ
 from . import atomic
 
 _CHUNK = 1 << 20
+_WAIT = 86400
 
 
 @public
@@ -41,6 +42,8 @@ def fetch(
     >>> fetch("https://example.org/weights.bin").stat().st_size  # doctest: +SKIP
     """
     _check_address(url, insecure)
+    if not 0 < timeout <= _WAIT:
+        raise ArgumentError(f"fetch: timeout is a number of seconds up to {_WAIT}, not {timeout}.")
     place = _place(url, name)
     if refresh or not place.is_file():
         _download(url, place, sha256, limit, timeout, insecure)
@@ -127,7 +130,7 @@ def _opened(url: str, timeout: float, insecure: bool) -> Any:
 
     try:
         request = Request(url, headers={"User-Agent": "polygrad"})
-        return build_opener(Redirects).open(request, timeout=timeout)
+        return build_opener(Redirects).open(request, timeout=float(timeout))
     except HTTPError as error:
         error.close()
         raise DownloadError(f"{url}: the server answers {error.code} {error.reason}.") from None

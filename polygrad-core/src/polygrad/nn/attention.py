@@ -121,7 +121,7 @@ class MultiheadAttention:
         elif is_causal:
             total = _added(Tensor.ones(rows, columns, dtype=dtypes.bool).triu(1))
         if padding is not None:
-            if padding.shape[-1] != columns:
+            if padding.shape[-1:] != (columns,):
                 raise ShapeError(
                     f"{named(self)} takes a key_padding_mask of (N, {columns}), got"
                     f" {padding.shape}."

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..dtype import DType, dtypes
 from ..errors import ArgumentError, UnknownName, no_such, public
 from ..tensor import Tensor
+from ..tensor.base import number
 
 __all__ = ["Init", "kaiming", "kaiming_uniform", "literal", "ones", "randn", "uniform", "zeros"]
 
@@ -31,7 +32,10 @@ class Init(NamedTuple):
     def __call__(self, shape: Sequence[int], dtype: DType = dtypes.float32) -> Tensor:
         if self.kind not in _MAKERS:
             raise UnknownName(no_such("initial value", self.kind, _MAKERS))
-        return parameter(_MAKERS[self.kind](tuple(shape), self.value).cast(dtype))
+        value = self.value
+        if self.kind in _NUMBERS:
+            value = number(f"init.{self.kind}", _NUMBERS[self.kind], value)
+        return parameter(_MAKERS[self.kind](tuple(shape), value).cast(dtype))
 
 
 def parameter(tensor: Tensor) -> Tensor:
@@ -133,3 +137,5 @@ _MAKERS: dict[str, Callable[[Shape, Any], Tensor]] = {
     "kaiming_uniform": _kaiming_uniform,
     "literal": _literal,
 }
+# The kinds that one number says more about, and what that is.
+_NUMBERS = {"randn": "scale", "uniform": "bound", "kaiming": "gain", "kaiming_uniform": "a"}

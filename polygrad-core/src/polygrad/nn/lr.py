@@ -27,6 +27,7 @@ __all__ = [
     "multi_step",
     "one_cycle",
     "resolve",
+    "resolve_lr",
     "step",
     "warmup",
 ]
@@ -137,6 +138,9 @@ def resolve(schedule: Schedule | float, at: int) -> float:
         raise ArgumentError(f"the schedule {dict(schedule)} cannot be read: {e!r}.") from None
 
 
+resolve_lr = resolve
+
+
 def _between(a: float, b: float, part: float) -> float:
     """Half a cosine from a to b, `part` of the way."""
     return b + (a - b) * (1 + math.cos(math.pi * min(part, 1.0))) / 2
@@ -183,6 +187,10 @@ class LR_Scheduler:
     """
 
     def __init__(self, optimizer: Any, schedule: Schedule | float) -> None:
+        if not hasattr(optimizer, "set_schedule"):
+            raise ArgumentError(
+                f"a scheduler sets the rate of an optimizer, not {shown(optimizer)}."
+            )
         self.optimizer, self.schedule, self.at = optimizer, checked(schedule), self._first
         optimizer.set_schedule(self.get_lr())
 

@@ -50,6 +50,16 @@ def _added(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x.linear(weight.transpose(0, 1), bias)
 
 
+def _check_state(layer: _Kind, state: Any, shape: tuple[int, ...]) -> None:
+    if len(state) != layer.parts:
+        raise ArgumentError(
+            f"{named(layer)} takes a state of {layer.parts} parts, not {len(state)}."
+        )
+    for part in state:
+        if part.shape != shape:
+            raise ShapeError(f"{named(layer)} takes a state of {shape}, got {part.shape}.")
+
+
 @public
 class _Cell(_Kind):
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
@@ -67,9 +77,7 @@ class _Cell(_Kind):
         if state is None:
             zeros = Tensor.zeros(*shape, dtype=x.dtype, requires_grad=False)
             state = (zeros,) * self.parts
-        for part in state:
-            if part.shape != shape:
-                raise ShapeError(f"{named(self)} takes a state of {shape}, got {part.shape}.")
+        _check_state(self, state, shape)
         gates = _added(state[0], self.weight_hh, self.bias_hh)
         return self._step(_added(x, self.weight_ih, self.bias_ih), gates, state)
 
@@ -135,7 +143,11 @@ class _Sequence(_Kind):
             if n < 1:
                 raise ArgumentError(f"{type(self).__name__}: {name}={n} is less than 1.")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
+        self.batch_first, self.dropout, self.bidirectional = (
+            batch_first,
+            dropout,
+            bool(bidirectional),
+        )
         start, rows = init.uniform(hidden_size**-0.5), self.gates * hidden_size
         for layer in range(num_layers):
             width = input_size if layer == 0 else hidden_size * (1 + bidirectional)
@@ -180,9 +192,7 @@ class _Sequence(_Kind):
         shape = (self.num_layers * (1 + self.bidirectional), x.shape[1], self.hidden_size)
         if state is None:
             return (Tensor.zeros(*shape, dtype=x.dtype, requires_grad=False),) * self.parts
-        for part in state:
-            if part.shape != shape:
-                raise ShapeError(f"{named(self)} takes a state of {shape}, got {part.shape}.")
+        _check_state(self, state, shape)
         return tuple(state)
 
     def _pass(self, x: Tensor, state: State, suffix: str, reverse: bool) -> tuple[Tensor, State]:

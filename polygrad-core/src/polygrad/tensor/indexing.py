@@ -61,8 +61,10 @@ class Indexing(Layers):
         [[2], [3]]
         """
         at, chosen = either("gather", dim, axis), tensor_of(index, "gather")
-        a = axis_of("gather", at, self.ndim)
-        places = flat_places("gather", self.shape, chosen, a)
+        return self._gathered("gather", chosen, axis_of("gather", at, self.ndim))
+
+    def _gathered(self, name: str, chosen: Tensor, axis: int) -> Tensor:
+        places = flat_places(name, self.shape, chosen, axis)
         return result(self.uop.reshape((self.numel(),)).gather(places, 0), self, chosen)
 
     def take_along_axis(
@@ -83,13 +85,10 @@ class Indexing(Layers):
                 f"take_along_axis: indices {chosen.shape} and the tensor {self.shape} must have the"
                 " same number of axes."
             )
-        rest = [
-            broadcast_shape("take_along_axis", [s[:a] + (1,) + s[a + 1 :]])
-            for s in (self.shape, chosen.shape)
-        ]
+        rest = [(*s[:a], 1, *s[a + 1 :]) for s in (self.shape, chosen.shape)]
         both = broadcast_shape("take_along_axis", rest)
-        mine = self.expand(*both[:a], self.shape[a], *both[a + 1 :])
-        return mine.gather(a, chosen.expand(*both[:a], chosen.shape[a], *both[a + 1 :]))
+        mine, places = (t.expand(*both[:a], t.shape[a], *both[a + 1 :]) for t in (self, chosen))
+        return mine._gathered("take_along_axis", places, a)
 
     def take(
         self, indices: Any, axis: Integer | None = None, *, dim: Integer | None = None
