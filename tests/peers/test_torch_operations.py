@@ -43,6 +43,11 @@ def elementwise() -> Iterator[Row]:
     yield row("where", lambda a, b: (a > 0).where(a, b), _where, (3, 1), (1, 4))
     yield row("masked_fill", lambda a: a.masked_fill(a > 0, 3.0), None, (3, 4))
     yield row("clamp", lambda a, b, c: a.clamp(b, c), None, (3, 4), (4,), (3, 1))
+    yield fixed("idiv", lambda a, b: a.idiv(b), lambda a, b: a // b, (3, 4), (4,))
+    yield fixed("type_as", lambda a, b: a.int().type_as(b), None, (3,), (1,))
+    yield fixed("short", lambda a: a.short(), None, (3, 4))
+    yield fixed("double", lambda a: a.float().double(), None, (3, 4))
+    yield row("sequential", lambda a: a.sequential([Tensor.exp]), lambda a: a.exp(), (3,))
     yield fixed("isclose", lambda a, b: a.isclose(b), None, (3, 4), (3, 4))
 
 
@@ -79,6 +84,8 @@ def products() -> Iterator[Row]:
     for formula, operands in EINSUMS.items():
         ours = lambda *t, f=formula: Tensor.einsum(f, *t)  # noqa: E731
         yield row(f"einsum {formula}", ours, lambda *t, f=formula: torch.einsum(f, *t), *operands)
+    yield row("mm", lambda a, b: a.mm(b), None, (2, 3), (3, 4))
+    yield row("bmm", lambda a, b: a.bmm(b), None, (2, 2, 3), (2, 3, 4))
     yield row("outer", lambda a, b: a.outer(b), None, (3,), (4,))
     yield row("kron", lambda a, b: a.kron(b), None, (2, 3), (3, 2))
     yield row("tensordot", lambda a, b: a.tensordot(b), torch.tensordot, (2, 3, 4), (3, 4, 2))
@@ -361,6 +368,29 @@ def places() -> Iterator[Row]:
             lambda x, s=size, m=mode: F.interpolate(x, s, mode=m),
             (1, 2, 5, 6),
         )
+    for axes, shape in ((1, (2, 3, 7)), (3, (1, 2, 5, 4, 6))):
+        o = {"stride": 2, "padding": 1, "ceil_mode": True}
+        for name in (f"avg_pool{axes}d", f"max_pool{axes}d"):
+            yield row(
+                name,
+                lambda x, n=name, o=o: getattr(x, n)(3, **o),
+                lambda x, n=name, o=o: getattr(F, n)(x, 3, **o),
+                shape,
+            )
+    yield row(
+        "conv_transpose1d",
+        lambda x, w: x.conv_transpose1d(w, stride=2),
+        lambda x, w: F.conv_transpose1d(x, w, stride=2),
+        (1, 2, 4),
+        (2, 3, 3),
+    )
+    yield row(
+        "conv_transpose3d",
+        lambda x, w: x.conv_transpose3d(w, padding=1),
+        lambda x, w: F.conv_transpose3d(x, w, padding=1),
+        (1, 2, 3, 4, 3),
+        (2, 2, 3, 3, 3),
+    )
     yield row("group_norm", lambda x: x.group_norm(2), lambda x: F.group_norm(x, 2), (2, 4, 3))
     yield row("instance_norm", lambda x: x.instance_norm(), F.instance_norm, (2, 4, 5))
     yield row(

@@ -4,6 +4,8 @@ the reason why not."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,23 @@ def test_no_reason_is_for_a_name_that_is_here() -> None:
 def test_method_says_what_it_does(name: str) -> None:
     if name not in ("uop", "grad") and not name.startswith("__"):  # slots, and Python's own
         assert (getattr(Tensor, name).__doc__ or "").strip()
+
+
+# Where values are compared with numpy, scipy, mpmath or torch.
+ORACLES = "\n".join(
+    path.read_text()
+    for folder in ("tensor", "peers", "numerics", "gradient", "files")
+    for path in sorted((Path(__file__).parents[1] / folder).glob("*.py"))
+    if path.name != Path(__file__).name
+)
+NO_VALUES = {"cuda": "another machine"}
+
+
+@pytest.mark.parametrize(
+    "name", sorted({n for cls in Tensor.__mro__[:-1] for n in vars(cls) if n[0] != "_"})
+)
+def test_a_public_name_occurs_where_values_are_compared(name: str) -> None:
+    assert name in NO_VALUES or re.search(rf"\b{name}\b", ORACLES)
 
 
 # ---- defaults: the short call is the long one

@@ -4,9 +4,9 @@ Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations m
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
     Base → Casting → Elementwise → Operators → Unary → Distribution → Movement → Pieces → Joining
-         → Reduce → Activation → Linalg → Special → Scans → Convolution → Loss → Creation → Random
-         → Layers → Indexing → Kernels → Sorting → Decompositions → Writing → Statistics
-         → Alignment → Autograd → Interop → Tensor
+         → Reduce → Activation → Linalg → Special → Scans → Convolution → Pooling → Loss
+         → Creation → Random → Layers → Indexing → Kernels → Sorting → Decompositions → Writing
+         → Statistics → Alignment → Autograd → Interop → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.

@@ -13,14 +13,14 @@ from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
-from .convolution import Convolution
+from .pooling import Pooling
 from .reduce import log_softmax, narrow, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Loss(Convolution):
+class Loss(Pooling):
     """Cross-entropies, distances and divergences."""
 
     __slots__ = ()
