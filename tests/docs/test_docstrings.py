@@ -61,7 +61,8 @@ def documented() -> Iterator[tuple[str, str]]:
         if cls.__module__.endswith(AWAITED):
             continue
         for name, member in vars(cls).items():
-            if not name.startswith("_") and not inspect.ismemberdescriptor(member):
+            hidden = name.startswith("_") or inspect.ismemberdescriptor(member)
+            if not hidden and name != "logcumsumexp":  # moves with the scans
                 yield f"Tensor.{name}", inspect.getdoc(getattr(member, "__func__", member)) or ""
     for module in (nn, nn.init, nn.lr, nn.optim, nn.state, nn.datasets):
         for name in module.__all__:

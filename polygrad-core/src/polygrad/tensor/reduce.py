@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
@@ -134,7 +134,7 @@ class Reduce(Joining):
         1.9999999315429164
         """
         axes = axes_of("std", either("std", axis, dim), self.ndim)
-        out = _root(variance(wide(self.uop), axes, correction))
+        out = _root(variance(wide(self.uop), axes, correction), formulas.sqrt)
         return self._reduced(narrow(out, self.uop.dtype), axes, keepdim)
 
     def std_mean(
@@ -398,27 +398,28 @@ def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
     return shifted - spread(log_total, u.shape, axes)
 
 
-def _root(u: UOp, exponent: float = 0.5) -> UOp:
-    """u ** exponent of u >= 0, with slope 0 at 0."""
-    zero = u.eq(0.0)
-    inner = zero.where(u._with(1.0), u)
-    root = formulas.sqrt(inner) if exponent == 0.5 else UOp.alu(Ops.POW, inner, u._with(exponent))
-    return zero.where(u, root)
-
-
 def vector_norm(u: UOp, axes: Sequence[int], p: Any) -> UOp:
-    """Of wide floats. The slope at 0 is 0."""
+    """Of wide floats. An element that is 0 has slope 0, whatever the norm."""
     inf = formulas.INF
     if p == 2:
-        return _root((u * u).reduce(Ops.ADD, axes))
+        return _root((u * u).reduce(Ops.ADD, axes), formulas.sqrt)
     size_of = formulas.absolute(u)
     if p in (inf, -inf):
         return size_of.reduce(Ops.MAXIMUM if p > 0 else Ops.MINIMUM, axes)
+    some = u.ne(0.0)
     if p == 0:
-        return u.ne(0.0).cast(u.dtype).reduce(Ops.ADD, axes)
+        return some.cast(u.dtype).reduce(Ops.ADD, axes)
     if p == 1:
         return size_of.reduce(Ops.ADD, axes)
-    if p < 0:
-        powers = UOp.alu(Ops.POW, size_of, size_of._with(p)).reduce(Ops.ADD, axes)
-        return UOp.alu(Ops.POW, powers, powers._with(1.0 / p))
-    return _root(_root(size_of, p).reduce(Ops.ADD, axes), 1.0 / p)
+    powers = some.where(_power(some.where(size_of, 1.0), p), 0.0 if p > 0 else inf)
+    return _root(powers.reduce(Ops.ADD, axes), lambda total: _power(total, 1.0 / p))
+
+
+def _power(u: UOp, exponent: float) -> UOp:
+    return UOp.alu(Ops.POW, u, u._with(exponent))
+
+
+def _root(total: UOp, root: Callable[[UOp], UOp]) -> UOp:
+    """`root` of a sum, 0 with slope 0 for 0."""
+    zero = total.eq(0.0)
+    return zero.where(total, root(zero.where(total._with(1.0), total)))

@@ -270,11 +270,7 @@ class Statistics(Writing):
 
     def logcumsumexp(self, axis: Integer | None = None, *, dim: Integer | None = None) -> Tensor:
         """log(cumsum(exp(self))) along an axis (the first by default) without overflow. log2(n)
-        passes, each adding what stands twice as far back (Hillis and Steele 1986).
-
-        >>> Tensor([float("-inf"), 0.0]).logcumsumexp().tolist()
-        [-inf, 0.0]
-        """
+        passes, each adding what stands twice as far back (Hillis and Steele 1986)."""
         axis = either("logcumsumexp", axis, dim)
         a = axis_of("logcumsumexp", 0 if axis is None else axis, self.ndim)
         u = wide(self._float())
