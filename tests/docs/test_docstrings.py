@@ -75,7 +75,7 @@ TYPES = ("Init", "Optimizer", "Schedule")
 
 
 # Families whose examples come with the work on their formulas.
-AWAITED = ("scans", "sorting", "special", "linalg", "decompositions")
+AWAITED = ("scans", "sorting", "decompositions")
 DOCUMENTED = dict(documented())
 
 
