@@ -101,7 +101,11 @@ class Sorting(Kernels):
     def argsort(
         self, dim: Integer = -1, descending: Flag = False, *, axis: Integer | None = None
     ) -> Tensor:
-        """Where the elements in order along an axis are, int32."""
+        """Where the elements in order along an axis are, int32.
+
+        >>> Tensor([3, 1, 2]).argsort().tolist()
+        [1, 2, 0]
+        """
         return self.sort(dim, descending, axis=axis)[1]
 
     def topk(
@@ -113,7 +117,11 @@ class Sorting(Kernels):
         *,
         axis: Integer | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(the k largest elements along an axis, or smallest, in order; where they are)."""
+        """(the k largest elements along an axis, or smallest, in order; where they are).
+
+        >>> [t.tolist() for t in Tensor([3, 1, 2]).topk(2)]
+        [[3, 2], [0, 2]]
+        """
         at = axis_of("topk", dim if axis is None else axis, self.ndim)
         n = self.shape[at] if self.ndim else 1
         count = integer("topk", "k", k, 0)
@@ -127,7 +135,11 @@ class Sorting(Kernels):
 
     @staticmethod
     def randperm(n: Integer, device: Any = None, dtype: Any = dtypes.int32) -> Tensor:
-        """The numbers below n in a random order: those of 64 random bits each."""
+        """The numbers below n in a random order: those of 64 random bits each.
+
+        >>> sorted(Tensor.randperm(4).tolist())
+        [0, 1, 2, 3]
+        """
         from .creation import made
 
         count, wanted = integer("randperm", "n", n, 0), to_dtype(dtype)
@@ -141,7 +153,11 @@ class Sorting(Kernels):
 
     def searchsorted(self, values: Any, right: Flag = False) -> Tensor:
         """For each value where it belongs in self, whose last axis is sorted: before equal ones, or
-        with `right` after them. Leading axes of both are the same, or self has one axis. int32."""
+        with `right` after them. Leading axes of both are the same, or self has one axis. int32.
+
+        >>> Tensor([1, 3, 5]).searchsorted(Tensor([0, 3, 9])).tolist()
+        [0, 1, 3]
+        """
         wanted = tensor_of(values, "searchsorted")
         lead = self.shape[:-1]
         if not self.ndim or (lead and lead != wanted.shape[:-1]):
@@ -161,7 +177,11 @@ class Sorting(Kernels):
     ) -> Tensor | tuple[Tensor, ...]:
         """The different elements in order, with one axis; NaN counts once. Also where each element
         of self is among them, and how often each occurs, if asked. How many there are depends on
-        the data, so self is computed first. No gradient passes."""
+        the data, so self is computed first. No gradient passes.
+
+        >>> Tensor([3, 1, 3]).unique().tolist()
+        [1, 3]
+        """
         flat = self.reshape(-1).detach()
         n = flat.numel()
         places = flat._order("unique", 0, False).reshape((n,))
