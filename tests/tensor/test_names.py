@@ -315,6 +315,13 @@ ROWS: list[tuple[str, str, Any]] = [
     ("F061", "list(Tensor([1, 2]).data())", [1, 2]),
     ("F063", "[a.tolist() for a in Tensor.numpy_many(Tensor([1]), Tensor([2.0]))]", [[1], [2.0]]),
     ("F065", "Tensor([1.0]).to('interp').device", "interp"),
+    ("F226", "[nn.lr.resolve(s, 2) for s in (0.5, {'kind': 'constant', 'value': 0.25})]",
+     [0.5, 0.25]),
+    ("F227", "nn.lr.warmup(0.1, 4, nn.lr.linear_decay(0.1, 0.0, 8))['kind']", "warmup"),
+    ("F228", "nn.lr.resolve_lr(nn.lr.linear_decay(1.0, 0.0, 4), 1)", 0.75),
+    ("F230", "nn.init.Init('zeros')((2,)).tolist(), nn.init.randn().value", ([0.0, 0.0], 0.02)),
+    ("F231", "nn.init.literal([1.0, 2.0])((2,)).tolist(), nn.init.kaiming().kind",
+     ([1.0, 2.0], "kaiming")),
 ]  # fmt: skip
 
 
