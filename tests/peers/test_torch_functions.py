@@ -161,7 +161,8 @@ def _summed(x: Any) -> Any:
 # Where the kinds show a difference that is meant; the words say which of the two is which.
 NOT_HERE: dict[str, tuple[str, str]] = {
     "special": (
-        "gelu gelu_by_erf quick_gelu silu swish mish softsign hardswish digamma log_ndtr max min",
+        "gelu gelu_by_erf quick_gelu silu swish mish softsign hardswish digamma log_ndtr max min"
+        " norm_of_3",
         "at NaN, an infinity or a pole: 0 * inf there, a limit here or the other way round",
     ),
     "0-d": ("median", "has no axis to take one along"),

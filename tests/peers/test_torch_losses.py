@@ -21,7 +21,7 @@ NUMBERS = np.array([[0, 1, 2], [3, -100, 1]])
 
 
 def classes() -> Iterator[Row]:
-    mine, other = Tensor(NUMBERS), torch.tensor(NUMBERS)
+    mine, other = NUMBERS, torch.tensor(NUMBERS)
     for reduction, smoothing in itertools.product(REDUCTIONS, (0.0, 0.2)):
         name = f"{reduction} {smoothing}"
         o = {"reduction": reduction, "label_smoothing": smoothing}
@@ -165,13 +165,12 @@ ATTENTION: dict[str, tuple[dict[str, Any], tuple[int, ...], tuple[int, ...], tup
 
 def attention() -> Iterator[Row]:
     for name, (options, *shapes) in ATTENTION.items():
-        mask = options.get("attn_mask")
-        a = options if mask is None else {"attn_mask": Tensor(mask)}
-        b = options if mask is None else {"attn_mask": torch.tensor(mask)}
         yield row(
             f"scaled_dot_product_attention {name}",
-            lambda q, k, v, a=a: q.scaled_dot_product_attention(k, v, **a),
-            lambda q, k, v, b=b: F.scaled_dot_product_attention(q, k, v, **b),
+            lambda q, k, v, o=options: q.scaled_dot_product_attention(k, v, **_masked(o, Tensor)),
+            lambda q, k, v, o=options: F.scaled_dot_product_attention(
+                q, k, v, **_masked(o, torch.tensor)
+            ),
             *shapes,
         )
     yield row(
@@ -180,6 +179,10 @@ def attention() -> Iterator[Row]:
         lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
         *((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 2), (4, 6)),
     )
+
+
+def _masked(options: dict[str, Any], tensor: Function) -> dict[str, Any]:
+    return {k: tensor(v) if k == "attn_mask" else v for k, v in options.items()}
 
 
 ROWS = [*classes(), *distances(), *alignments(), *attention()]
