@@ -15,6 +15,7 @@ from . import (
     models,
     orders,
     products,
+    runtimes,
     shapes,
     values,
 )
@@ -30,6 +31,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     orders.CHAPTER,
     gradients.CHAPTER,
     devices.CHAPTER,
+    runtimes.CHAPTER,
     jits.CHAPTER,
     layers.CHAPTER,
     models.CHAPTER,

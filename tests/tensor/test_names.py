@@ -51,36 +51,21 @@ NAMES: dict[str, str] = {
     "products": "norm outer kron bmm tensordot cross trace addmm cdist cov corrcoef",
     "selection": "unique nonzero masked_select searchsorted argwhere isin index_select index_add"
     " index_put scatter_add count_nonzero",
-    "statistics": "bincount histogram quantile median multinomial bernoulli sample_logits",
+    "statistics": "bincount histogram quantile median kthvalue multinomial bernoulli sample_logits",
     "shapes": "vstack hstack tile movedim swapaxes unbind narrow rot90 broadcast_to diff",
     "layers": "conv1d conv3d conv_transpose1d conv_transpose3d rms_norm group_norm instance_norm",
     "numbers": "atan2 hypot nan_to_num allclose signbit nextafter logspace",
     "special functions": "erf erfc erfinv ndtri log_ndtr ndtri_exp log_erfcx digamma lgamma",
 }
 
-_ONE_GRAPH = "a tensor has one graph, `uop`, which is logical and kept; there is no policy"
 MISSING: dict[str, str] = {
     "invalids": "an undefined element is a wrong number waiting to be read; use empty or full",
     "shard_": "a tensor is on one device",
-    "dispose": "storage goes when the last tensor that reads it does",
-    "uop_logical": _ONE_GRAPH,
-    "uop_physical": _ONE_GRAPH,
-    "logical_policy": _ONE_GRAPH,
-    "logical_state": _ONE_GRAPH,
-    "preserve_logical": _ONE_GRAPH,
-    "set_logical_policy": _ONE_GRAPH,
 }
 # Names that are being built: a row goes from here when its name is there.
 AWAITED = {
     "max_shape": "bounded shapes",
     "max_numel": "bounded shapes",
-    "uop_logical": "explicit runtimes",
-    "uop_physical": "explicit runtimes",
-    "logical_policy": "explicit runtimes",
-    "logical_state": "explicit runtimes",
-    "preserve_logical": "explicit runtimes",
-    "set_logical_policy": "explicit runtimes",
-    "dispose": "explicit runtimes",
 }
 _LISTED = [name for names in NAMES.values() for name in names.split()]
 
@@ -229,7 +214,8 @@ OTHERS = {
     nn.init: "randn kaiming literal zeros ones",
     nn.state: "safe_load safe_save safe_load_metadata zip_extract tar_extract",
     nn.datasets: "mnist cifar",
-    polygrad: "Tensor Model Variable Context Device UOp compile jit dtypes nn fetch",
+    polygrad: "Tensor Model Variable Context Device UOp compile jit dtypes nn fetch function create"
+    " Runtime stats GlobalCounters can_run clear_schedule_cache collect getenv associative_scan",
 }
 ABSENT = {
     "torch_load": "a reader of checkpoint files: part of polygrad-formats",

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ._around import Same
 from .dtype import DType
-from .engine.capture import Number, evaluator
+from .engine.capture import Number, active, evaluator
+from .errors import ArgumentError
 from .tensor import Tensor
 from .uop.ops import UOp
 
@@ -18,21 +20,6 @@ STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
 
 
 # ---- arguments
-
-
-class _Same:
-    """An object that counts as equal to itself alone."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: Any) -> None:
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.it is self.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
 
 
 def parts_of(x: Any) -> Mapping[Any, Any] | None:
@@ -57,6 +44,9 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
         return kind
     if isinstance(x, STATIC):
         return (kind, x)
+    if kind is Number:  # of a capture around this one
+        numbers.append(x)
+        return type(x.value)
     parts = parts_of(x)
     if parts is not None:
         return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
@@ -65,7 +55,15 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
             return flatten(x.item(), tensors, numbers)
         tensors.append(Tensor(x))
         return Tensor
-    return _Same(x)
+    return Same(x)
+
+
+def tensors_of(x: Any) -> Iterator[Tensor]:
+    """The tensors that `flatten` would collect, without arrays."""
+    if isinstance(x, Tensor):
+        yield x
+    for part in (parts_of(x) or {}).values():
+        yield from tensors_of(part)
 
 
 def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
@@ -73,7 +71,7 @@ def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any
     kind = type(x)
     if isinstance(x, Tensor):
         return next(tensors)
-    if kind is float or kind is int:
+    if kind is float or kind is int or kind is Number:
         return next(numbers)
     if isinstance(x, STATIC):
         return x
@@ -107,10 +105,18 @@ def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
 def taken(x: Any, roots: dict[UOp, int]) -> Any:
     """The structure of what the function returned; its tensors' nodes go to `roots`, each once."""
     if isinstance(x, Tensor):
+        capture = active.get()
+        if capture is not None:
+            capture.see(x)  # it may be from outside, and met no operation
         return ("tensor", roots.setdefault(x.uop, len(roots)))
     if isinstance(x, Number):
         return ("number", evaluator(x.expression))
     parts = None if isinstance(x, STATIC) else parts_of(x)
+    if hasattr(x, "__next__"):
+        raise ArgumentError(
+            f"a captured function returned a {type(x).__name__}, which computes later; return a"
+            " list."
+        )
     if parts is None:
         return ("static", x)
     return ("parts", x, {k: taken(v, roots) for k, v in parts.items()})

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..device.buffer import Buffer
+from ..device.buffer import Buffer, pool
 from ..engine import Recorded, Runtime, make_plan, use
+from ..engine.owner import mixed
 from ..engine.random import Draws
 from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
-from ..tensor.base import leaf as make_leaf
-from ..uop.ops import UOp
+from ..tensor.base import away, replayed
+from ..tensor.host import array_of
+from ..uop.ops import Ops, UOp
 from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
 from .signature import Outputs, Spec, check_dtype, check_names, check_shape, host_array
@@ -84,11 +86,10 @@ class Runnable:
             made = plan(buffers, self._draw(entry))
             if not readback:
                 return Outputs()
+            tensors = any(isinstance(v, Tensor) for v in given.values())
+            give = self._tensor if tensors else _array
             pairs = zip(entry.outputs.items(), made, strict=True)
-            outputs = Outputs({n: self._tensor(b, Spec(u.shape, u.dtype)) for (n, u), b in pairs})
-            if any(isinstance(v, Tensor) for v in given.values()):
-                return outputs
-            return Outputs({n: t.numpy() for n, t in outputs.items()})
+            return Outputs({n: give(b, Spec(u.shape, u.dtype)) for (n, u), b in pairs})
 
     def _entrypoint(self, name: str) -> Entrypoint:
         self._check_alive()
@@ -135,26 +136,35 @@ class Runnable:
         spec = self.specs[name]
         if isinstance(value, Tensor):
             label = f"{what}: {name!r}"
+            if away(value):
+                raise mixed(self.runtime.owner, value.runtime.owner)
             check_shape(label, value.shape, spec)
             check_dtype(label, value.dtype, spec)
+            node = value.uop
+            if node.op is Ops.BUFFER and node.dtype is spec.dtype and node.arg[2] == self.device:
+                return self.runtime.buffer_of(node)
             ready = value.cast(spec.dtype).to(self.device).realize()
             leaf = self.runtime.leaf_of(ready.uop)
             assert leaf is not None
             return self.runtime.buffer_of(leaf)
         view, shape = host_array(f"{what}: {name!r}", value, spec.dtype)
         check_shape(f"{what}: {name!r}", shape, spec)
-        buffer = Buffer(self.device, spec.nbytes)
+        buffer = Buffer.of_pool(pool(self.device), spec.nbytes)
         buffer.write(view)
         return buffer
 
     def _tensor(self, buffer: Buffer, spec: Spec) -> Tensor:
         node = UOp.buffer(spec.dtype, spec.shape, self.device)
         self.runtime.bind(node, buffer)
-        return make_leaf(node, self.device, False)
+        return replayed(node, self.device, self.runtime.owner)
 
     def _check_alive(self) -> None:
         if self._disposed:
             raise StateError("this Model was disposed.")
+
+
+def _array(buffer: Buffer, spec: Spec) -> Any:
+    return array_of(buffer.read(), spec.dtype, spec.shape)
 
 
 def mapping(inputs: Any) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from .packing import packed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
+DEEP: Final = 1 << 22  # elements of one result: float32 stops counting at 2^24
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
 _WHOLE: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.COPY, Ops.KERNEL})  # these read buffers
@@ -50,7 +51,8 @@ def _memory(node: UOp) -> UOp:
 def _split_long(node: UOp) -> UOp:
     x = node.src[0]
     op, axes = node.arg
-    if size(node.shape) > FEW_RESULTS or size(x.shape) < LONG:
+    few = size(node.shape) <= FEW_RESULTS and size(x.shape) >= LONG
+    if not few and size(x.shape) < DEEP * size(node.shape):
         return node
     for axis in axes:
         parts = _parts(x.shape[axis])
@@ -59,7 +61,7 @@ def _split_long(node: UOp) -> UOp:
         shape = x.shape
         split = x.reshape((*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
         inner = tuple(a + (a > axis) if a != axis else axis + 1 for a in axes)
-        partial = split.reduce(op, inner).contiguous()
+        partial = _split_long(split.reduce(op, inner)).contiguous()
         return partial.reduce(op, (axis - sum(a < axis for a in axes),))
     return node
 

@@ -83,9 +83,9 @@ def rational(name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Opera
 
 
 def half_wide(formula: Callable[..., UOp], *nodes: UOp) -> UOp:
-    """`formula` of floats; 16-bit ones are computed in float32 and rounded once."""
+    """`formula` of floats; narrow ones are computed in float32 and rounded once."""
     dtype = nodes[0].dtype
-    if dtype.itemsize != 2:
+    if not dtype.is_narrow:
         return formula(*nodes)
     return formula(*(u.cast(dtypes.float32) for u in nodes)).cast(dtype)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..gradient import FUNCTIONS, by_slope
+from ..gradient import FUNCTIONS, Function, by_slope
 from ..uop.ops import Ops, UOp
 
 INF = math.inf
@@ -367,7 +367,7 @@ def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:
     """The values as functions of the inputs, differentiated by the rule of that name."""
     src = (*(v.detach() for v in values), *inputs)
     count = len(values)
-    return [UOp(Ops.FUNCTION, v.dtype, src, (name, i, count)) for i, v in enumerate(values)]
+    return [UOp(Ops.FUNCTION, v.dtype, src, Function(name, i, count)) for i, v in enumerate(values)]
 
 
 FUNCTIONS.update(

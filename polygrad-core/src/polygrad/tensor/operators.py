@@ -57,6 +57,12 @@ class Operators(Elementwise):
     def __rmod__(self, other: Operand) -> Tensor:
         return self.mod(other, True) if is_operand(other) else NotImplemented
 
+    def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return (self // other, self % other) if is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return (other // self, other % self) if is_operand(other) else NotImplemented
+
     def __pow__(self, other: Operand) -> Tensor:
         return power(self, other) if is_operand(other) else NotImplemented
 

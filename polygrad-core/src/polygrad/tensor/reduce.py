@@ -1,8 +1,9 @@
 """Reductions: axes that disappear into a sum, a product, an extreme or a statistic.
 
 `axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of
-bool and small integers are int32, as numpy's; 16-bit floats accumulate in float32 and are rounded
-once.
+bool and small integers are in the default integer, as numpy's, which is int32 here; those of 64
+bits stay, and all wrap (`dtype=` gives another). Narrow floats accumulate in float32 and are
+rounded once.
 """
 
 from __future__ import annotations
@@ -29,16 +30,9 @@ def kept(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
-def total(u: UOp, axes: Sequence[int], op: Ops = Ops.ADD) -> UOp:
-    """A sum or product in u's dtype, 16-bit floats through float32."""
-    if u.dtype.is_float and u.dtype.itemsize == 2:
-        return u.cast(dtypes.float32).reduce(op, axes).cast(u.dtype)
-    return u.reduce(op, axes)
-
-
 def wide(u: UOp) -> UOp:
-    """Floats wide enough to accumulate in: float32 for ints and 16-bit floats."""
-    return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.itemsize == 2 else u
+    """Floats wide enough to accumulate in: float32 for ints and narrow floats."""
+    return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.is_narrow else u
 
 
 def narrow(u: UOp, dtype: DType) -> UOp:
@@ -102,7 +96,7 @@ class Reduce(Joining):
     def _total(self, name: str, op: Ops, axis: Axes, keepdim: Flag, dtype: Any) -> Tensor:
         axes = axes_of(name, axis, self.ndim)
         wanted = sum_dtype(self.uop.dtype) if dtype is None else to_dtype(dtype)
-        return self._reduced(total(self.uop.cast(wanted), axes, op), axes, keepdim)
+        return self._reduced(self.uop.cast(wanted).reduce(op, axes), axes, keepdim)
 
     def mean(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
         """The mean, float32 for integers; NaN of nothing.

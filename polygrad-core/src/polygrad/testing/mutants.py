@@ -135,8 +135,8 @@ MUTANTS = (
     Mutant(
         "a peeled rest loses its first step",
         "codegen.transform",
-        "rest = UOp.range(lo + at, lo + n",
-        "rest = UOp.range(lo + at + 1, lo + n",
+        "rest = UOp.range(0, n - at",
+        "rest = UOp.range(1, n - at",
     ),
     Mutant(
         "maximum forgets NaN",
