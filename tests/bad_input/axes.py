@@ -194,6 +194,55 @@ MISTAKES = (
         "dropout: a probability lies in [0, 1], not 2.",
         "x.dropout(0.2)",
     ),
+    Mistake(
+        "a piece beyond the axis",
+        "x.narrow(1, 2, 2)",
+        ShapeError,
+        "narrow: 2 elements from 2 leave axis 1 of (2, 3).",
+        "x.narrow(1, 1, 2)",
+    ),
+    Mistake(
+        "windows wider than the axis",
+        "x.unfold(1, 4)",
+        ShapeError,
+        "unfold: size 4, step 1 do not fit axis 1 of (2, 3).",
+        "x.unfold(1, 3)",
+    ),
+    Mistake(
+        "a negative repetition",
+        "x.repeat_interleave(-1)",
+        ArgumentError,
+        "repeat_interleave: repeats is an integer of at least 0, not -1.",
+        "x.repeat_interleave(2)",
+    ),
+    Mistake(
+        "diagonals of one axis twice",
+        "x.diagonal(0, 1, 1)",
+        ShapeError,
+        "diagonal: axes 1 and 1 of shape (2, 3) are not two axes.",
+        "x.diagonal(0, 0, 1)",
+    ),
+    Mistake(
+        "axes that do not pair up",
+        "x.movedim((0, 1), 0)",
+        ArgumentError,
+        "movedim: (0, 1) and 0 do not pair up.",
+        "x.movedim((0, 1), (1, 0))",
+    ),
+    Mistake(
+        "an axis of odd size into halves",
+        "x.glu()",
+        ShapeError,
+        "glu: axis 1 of shape (2, 3) does not split into halves.",
+        "x.glu(0)",
+    ),
+    Mistake(
+        "a norm along an axis that is not there",
+        "x.norm(2, axis=2)",
+        ArgumentError,
+        "norm: axis 2 is outside a tensor of 2 axes.",
+        "x.norm(2, axis=1)",
+    ),
 )
 
 CHAPTER = Chapter(

@@ -158,6 +158,18 @@ model.import_weights(other)
         "<bytes>: is a ZIP archive. Expected a safetensors file (offset 0)",
         "Model.load(bundle)",
     ),
+    Mistake(
+        "an archive that is none",
+        'nn.state.zip_extract(b"no archive")',
+        FormatError,
+        "<bytes>: is no readable ZIP archive: File is not a zip file.",
+    ),
+    Mistake(
+        "an archive that was cut short",
+        'nn.state.tar_extract(b"")',
+        FormatError,
+        "<bytes>: is no readable tar archive: empty file.",
+    ),
 )
 
 CHAPTER = Chapter(

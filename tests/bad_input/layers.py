@@ -23,7 +23,7 @@ MISTAKES = (
         "a layer for other inputs",
         "layer(Tensor.ones(1, 4))",
         ShapeError,
-        "Linear(2, 3) takes (…, 2), got an input of shape (1, 4).",
+        'Linear "layer" takes (..., 2), got (1, 4).',
         "layer(Tensor.ones(1, 2))",
     ),
     Mistake(
@@ -55,7 +55,7 @@ conv = nn.Conv2d(2, 3, 3)
 conv(Tensor.ones(1, 4, 8, 8))
 """,
         ShapeError,
-        "Conv2d(2, 3, 3) takes (N, 2, H, W), got an input of shape (1, 4, 8, 8).",
+        'Conv2d "conv" takes (N, 2, H, W), got (1, 4, 8, 8).',
         "conv(Tensor.ones(1, 2, 8, 8))",
     ),
     Mistake(
@@ -76,22 +76,95 @@ conv(Tensor.ones(1, 4, 8, 8))
         "BatchNorm for other channels",
         "nn.BatchNorm(3)(Tensor.ones(2, 4))",
         ShapeError,
-        "BatchNorm(3) takes (N, 3, …), got an input of shape (2, 4).",
+        "BatchNorm(3) takes (N, 3, ...), got (2, 4).",
         "nn.BatchNorm(4)(Tensor.ones(2, 4))",
     ),
     Mistake(
         "LayerNorm for another width",
         "nn.LayerNorm(3)(Tensor.ones(2, 4))",
         ShapeError,
-        "LayerNorm(3) takes (…, 3), got an input of shape (2, 4).",
+        "LayerNorm(3) takes (..., 3), got (2, 4).",
         "nn.LayerNorm(4)(Tensor.ones(2, 4))",
     ),
     Mistake(
         "RMSNorm for another width",
         "nn.RMSNorm(3)(Tensor.ones(2, 4))",
         ShapeError,
-        "RMSNorm(3) takes (…, 3), got an input of shape (2, 4).",
+        "RMSNorm(3) takes (..., 3), got (2, 4).",
         "nn.RMSNorm(4)(Tensor.ones(2, 4))",
+    ),
+    Mistake(
+        "images for a layer of vectors",
+        """\
+class Net:
+    def __init__(self):
+        self.fc1 = nn.Linear(784, 10)
+
+    def __call__(self, x):
+        return self.fc1(x)
+net, images = Net(), Tensor.ones(2, 28, 28)
+net(images)
+""",
+        ShapeError,
+        'Linear "fc1" takes (..., 784), got (2, 28, 28). x.flatten(1) is (2, 784).',
+        "net(images.flatten(1))",
+    ),
+    Mistake(
+        "channels last",
+        """\
+net, images = nn.Sequential(nn.Conv2d(3, 4, 3), Tensor.relu), Tensor.ones(2, 8, 8, 3)
+net(images)
+""",
+        ShapeError,
+        'Conv2d "net.0" takes (N, 3, H, W), got (2, 8, 8, 3). x.movedim(-1, 1) is (2, 3, 8, 8).',
+        "net(images.movedim(-1, 1))",
+    ),
+    Mistake(
+        "one image, no batch",
+        """\
+image, net = Tensor.ones(3, 8, 8), nn.Sequential(nn.Conv2d(3, 4, 3))
+net(image)
+""",
+        ShapeError,
+        'Conv2d "net.0" takes (N, 3, H, W), got (3, 8, 8). x.unsqueeze(0) is (1, 3, 8, 8).',
+        "net(image.unsqueeze(0))",
+    ),
+    Mistake(
+        "a sequence of another width",
+        """\
+lstm = nn.LSTM(3, 4)
+lstm(Tensor.ones(5, 2, 4))
+""",
+        ShapeError,
+        'LSTM "lstm" takes (T, N, 3), got (5, 2, 4).',
+        "lstm(Tensor.ones(5, 2, 3))",
+    ),
+    Mistake(
+        "a state of another width",
+        """\
+cell = nn.GRUCell(3, 4)
+cell(Tensor.ones(2, 3), Tensor.zeros(2, 5))
+""",
+        ShapeError,
+        'GRUCell "cell" takes a state of (2, 4), got (2, 5).',
+        "cell(Tensor.ones(2, 3), Tensor.zeros(2, 4))",
+    ),
+    Mistake(
+        "heads that do not divide",
+        "nn.MultiheadAttention(6, 4)",
+        ArgumentError,
+        "MultiheadAttention: num_heads=4 must divide embed_dim=6.",
+        "nn.MultiheadAttention(6, 3)",
+    ),
+    Mistake(
+        "a mask for other positions",
+        """\
+attention, x = nn.MultiheadAttention(6, 3), Tensor.ones(4, 2, 6)
+attention(x, attn_mask=Tensor.zeros(4, 5))
+""",
+        ShapeError,
+        'MultiheadAttention "attention" takes an attn_mask of (..., 4, 4), got (4, 5).',
+        "attention(x, attn_mask=Tensor.zeros(4, 4))",
     ),
     Mistake(
         "GroupNorm",
@@ -107,7 +180,7 @@ embedding = nn.Embedding(10, 4)
 embedding(Tensor([1.5]))
 """,
         DTypeError,
-        "Embedding(10, 4) takes integer indices, got float32.",
+        'Embedding "embedding" takes integer indices, got float32.',
         "embedding(Tensor([1]))",
     ),
     Mistake(
@@ -248,6 +321,52 @@ with Context(TRAINING=1):
         ShapeError,
         "load_state_dict: 'weight' has shape (3, 2), the value (2, 3).",
         'nn.load_state_dict(layer, {"weight": Tensor.ones(3, 2), "bias": layer.bias})',
+    ),
+    Mistake(
+        "a scheduler for no optimizer",
+        "nn.lr.LR_Scheduler(layer, 0.1)",
+        ArgumentError,
+        "a scheduler sets the rate of an optimizer, not Linear(2, 3).",
+        "nn.lr.LR_Scheduler(sgd, 0.1)",
+    ),
+    Mistake(
+        "a cycle without a rise",
+        "nn.lr.OneCycleLR(sgd, 0.1, 10, pct_start=0)",
+        ArgumentError,
+        "OneCycleLR: pct_start=0 of total_steps=10 leaves no rise or no fall.",
+        "nn.lr.OneCycleLR(sgd, 0.1, 10)",
+    ),
+    Mistake(
+        "a gain that is no number",
+        'nn.init.kaiming("relu")((3, 4))',
+        ArgumentError,
+        "init.kaiming: gain is a number, not 'relu'.",
+        "nn.init.kaiming(2**0.5)((3, 4))",
+    ),
+    Mistake(
+        "values that do not fill the shape",
+        "nn.init.literal([1.0, 2.0])((3,))",
+        ArgumentError,
+        "init.literal has 2 values; the shape (3,) needs 3.",
+        "nn.init.literal([1.0, 2.0])((2,))",
+    ),
+    Mistake(
+        "a state with a part too few",
+        """\
+lstm, x, h = nn.LSTM(3, 4), Tensor.ones(5, 2, 3), Tensor.zeros(1, 2, 4)
+lstm(x, (h,))
+""",
+        ArgumentError,
+        'LSTM "lstm" takes a state of 2 parts, not 1.',
+        "lstm(x, (h, h))",
+    ),
+    Mistake(
+        "a delta rule without heads",
+        "nn.gated_delta_rule(*[Tensor.ones(2, 3, 4)] * 5)",
+        ShapeError,
+        "gated_delta_rule takes q and k of (N, heads, T, dk) and v of (N, heads, T, dv), got "
+        "(2, 3, 4), (2, 3, 4) and (2, 3, 4).",
+        "nn.gated_delta_rule(*[Tensor.ones(1, 2, 3, 4)] * 3, *[Tensor.zeros(1, 2, 3)] * 2)",
     ),
 )
 

@@ -94,6 +94,57 @@ MISTAKES = (
         "softplus: beta is a number other than 0.",
         "scores.softplus(beta=1)",
     ),
+    Mistake(
+        "a quantile above 1",
+        """\
+x = Tensor.ones(2, 3)
+x.pinball_loss(x, 90)
+""",
+        ArgumentError,
+        "pinball_loss: quantile lies in [0, 1], not 90.",
+        "x.pinball_loss(x, 0.9)",
+    ),
+    Mistake(
+        "huber of another shape",
+        """\
+x = Tensor.ones(2, 3)
+x.huber_loss(x[0])
+""",
+        ShapeError,
+        "huber_loss: shapes (2, 3) and (3,) differ.",
+        "x.huber_loss(x)",
+    ),
+    Mistake(
+        "batchmean of a number",
+        """\
+x = Tensor.ones(2, 3)
+x.sum().kl_div(x.sum(), "batchmean")
+""",
+        ShapeError,
+        "kl_div: a 0-d tensor has no samples to take the batchmean of.",
+        'x.kl_div(x, "batchmean")',
+    ),
+    Mistake(
+        "ctc of one axis",
+        """\
+x = Tensor.ones(2, 3)
+x.ctc_loss(Tensor([[1]]), Tensor([1]), Tensor([1]))
+""",
+        ShapeError,
+        "ctc_loss takes log-probabilities (T, N, classes) and targets (N, S), got (2, 3) and "
+        "(1, 1).",
+        "x.unsqueeze(0).ctc_loss(Tensor([[1], [1]]), Tensor([1, 1]), Tensor([1, 1]))",
+    ),
+    Mistake(
+        "probabilities as logits of other shape",
+        """\
+x = Tensor.ones(2, 3)
+x.binary_crossentropy_logits(x.T)
+""",
+        ShapeError,
+        "binary_crossentropy_logits: shapes (2, 3) and (3, 2) differ.",
+        "x.binary_crossentropy_logits(x)",
+    ),
 )
 
 CHAPTER = Chapter(

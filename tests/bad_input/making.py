@@ -309,6 +309,29 @@ MISTAKES = (
         "manual_seed: seed is an integer, not '42'.",
         "Tensor.manual_seed(42)",
     ),
+    Mistake(
+        "an address without encryption",
+        """\
+from polygrad import fetch
+fetch("http://example.org/weights.bin")
+""",
+        ArgumentError,
+        "fetch: 'http://example.org/weights.bin' is not encrypted: anyone on the way can "
+        "change the file. Take https, or allow it with insecure=True.",
+    ),
+    Mistake(
+        "a file as an address",
+        'Tensor.from_url("weights.bin")',
+        ArgumentError,
+        "fetch: an address begins with https://, not 'weights.bin'.",
+    ),
+    Mistake(
+        "a probability above 1",
+        "Tensor.ones(2).dropout(50)",
+        ArgumentError,
+        "dropout: a probability lies in [0, 1], not 50.",
+        "Tensor.ones(2).dropout(0.5)",
+    ),
 )
 
 CHAPTER = Chapter(

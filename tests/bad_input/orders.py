@@ -283,6 +283,92 @@ MISTAKES = (
         "an OptimizerGroup trains each parameter by one optimizer only.",
         "nn.optim.OptimizerGroup(nn.optim.SGD([v]), nn.optim.Muon([x]))",
     ),
+    Mistake(
+        "scatter_reduce by an unknown way",
+        """\
+i = Tensor([[0, 1, 2], [1, 1, 0]])
+x.scatter_reduce(0, i, x, "maximum")
+""",
+        ArgumentError,
+        "scatter_reduce: no reduce named 'maximum'. Valid: add, sum, multiply, prod, amax, amin.",
+        'x.scatter_reduce(0, i, x, "amax")',
+    ),
+    Mistake(
+        "index_add of another number of rows",
+        "x.index_add(0, Tensor([0, 1, 1]), x)",
+        ShapeError,
+        "index_add: source (2, 3) and index (3,) do not fit axis 0 of (2, 3).",
+        "x.index_add(0, Tensor([0, 1]), x)",
+    ),
+    Mistake(
+        "index_put of values that do not fit",
+        "x.index_put((Tensor([0, 1]),), Tensor.ones(3, 3))",
+        ShapeError,
+        "index_put: shapes (2, 3) and (3, 3) do not broadcast: axis -2 is 2 and 3.",
+        "x.index_put((Tensor([0, 1]),), Tensor.ones(2, 3))",
+    ),
+    Mistake(
+        "an index of floats",
+        """\
+i = Tensor([[0, 1, 2], [1, 1, 0]])
+x.take_along_axis(x, 1)
+""",
+        DTypeError,
+        "take_along_axis: an index holds integers, not float32.",
+        "x.take_along_axis(i, 1)",
+    ),
+    Mistake(
+        "cummax along an axis that is not there",
+        "x.cummax(2)",
+        ArgumentError,
+        "cummax: axis 2 is outside a tensor of 2 axes.",
+        "x.cummax(1)",
+    ),
+    Mistake(
+        "a temperature below 0",
+        "x.sample_logits(temperature=-1)",
+        ArgumentError,
+        "sample_logits: temperature is a finite number of 0 or more, not -1.",
+        "x.sample_logits(temperature=1)",
+    ),
+    Mistake(
+        "a mask of another shape",
+        "x.masked_select(Tensor([True, False]))",
+        ShapeError,
+        "masked_select: shapes (2, 3) and (2,) do not broadcast: axis -1 is 3 and 2.",
+        "x.masked_select(x > 0)",
+    ),
+    Mistake(
+        "a base of 0",
+        "Tensor.logspace(0, 1, 3, base=0)",
+        ArgumentError,
+        "logspace: base is a positive number, not 0.",
+        "Tensor.logspace(0, 1, 3, base=2)",
+    ),
+    Mistake(
+        "distances of rows of other widths",
+        "x.cdist(Tensor.ones(4, 2))",
+        ShapeError,
+        "cdist: rows of (2, 3) and (4, 2) have no distance.",
+        "x.cdist(Tensor.ones(4, 3))",
+    ),
+    Mistake(
+        "cov of more than a matrix",
+        "Tensor.ones(2, 3, 4).cov()",
+        ShapeError,
+        "cov takes a matrix of variables in rows, not shape (2, 3, 4).",
+        "Tensor.ones(2, 3).cov()",
+    ),
+    Mistake(
+        "places for another plane",
+        """\
+i = Tensor([[0, 1, 2], [1, 1, 0]])
+x.max_unpool2d(i[:1])
+""",
+        ShapeError,
+        "max_unpool2d: indices (1, 3) do not fit (2, 3).",
+        "x.max_unpool2d(i)",
+    ),
 )
 
 CHAPTER = Chapter(

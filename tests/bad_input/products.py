@@ -223,6 +223,53 @@ MISTAKES = (
         " (the second last axis).",
         "x.scaled_dot_product_attention(Tensor.ones(4, 3), Tensor.ones(4, 3))",
     ),
+    Mistake(
+        "a pool of no parts",
+        """\
+c = Tensor.ones(1, 1, 4, 4)
+c.adaptive_avg_pool2d(0)
+""",
+        ArgumentError,
+        "adaptive_avg_pool2d: output_size is an integer of at least 1, or 2 of them, not 0.",
+        "c.adaptive_avg_pool2d(3)",
+    ),
+    Mistake(
+        "a volume for conv3d that is none",
+        """\
+c = Tensor.ones(1, 1, 4, 4)
+c.conv3d(Tensor.ones(1, 1, 2, 2, 2))
+""",
+        ShapeError,
+        "conv3d takes 5 axes: input (1, 1, 4, 4), weight (1, 1, 2, 2, 2).",
+        "c.unsqueeze(2).conv3d(Tensor.ones(1, 1, 1, 2, 2))",
+    ),
+    Mistake(
+        "a bias for other channels",
+        """\
+c = Tensor.ones(1, 1, 4, 4)
+c.conv2d(Tensor.ones(4, 1, 2, 2), Tensor.ones(3))
+""",
+        ShapeError,
+        "conv2d: bias has shape (3,), the result 4 channels.",
+        "c.conv2d(Tensor.ones(4, 1, 2, 2), Tensor.ones(4))",
+    ),
+    Mistake(
+        "a cross product of two numbers",
+        "Tensor.ones(2).cross(Tensor.ones(2))",
+        ShapeError,
+        "cross takes vectors of three, not (2,) and (2,).",
+        "Tensor.ones(3).cross(Tensor.ones(3))",
+    ),
+    Mistake(
+        "heads that are no multiple",
+        "Tensor.ones(3, 4, 2).scaled_dot_product_attention(Tensor.ones(2, 4, 2), "
+        "Tensor.ones(2, 4, 2), enable_gqa=True)",
+        ShapeError,
+        "scaled_dot_product_attention: the heads of queries (3, 4, 2) are no multiple of "
+        "those of keys (2, 4, 2).",
+        "Tensor.ones(4, 4, 2).scaled_dot_product_attention(Tensor.ones(2, 4, 2), "
+        "Tensor.ones(2, 4, 2), enable_gqa=True)",
+    ),
 )
 
 CHAPTER = Chapter(

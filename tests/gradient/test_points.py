@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor
-from polygrad.errors import GradientError
 
 INF = math.inf
 
@@ -118,7 +117,12 @@ def test_a_cast_to_integers_lets_nothing_through(device: str) -> None:
     assert g.tolist() == [1.0]
 
 
-def test_scatter_by_extremes_has_no_gradient() -> None:
-    x = Tensor([1.0, 2.0])
-    with pytest.raises(GradientError, match="scatter with mode 'max' has no gradient"):
-        x.scatter_reduce(0, Tensor([0]), Tensor([3.0]), "amax").sum().gradient(x)
+def test_scatter_by_extremes_shares_among_equals_and_by_products_gives_the_rest(
+    device: str,
+) -> None:
+    x, y = Tensor([1.0, 2.0, 0.0]), Tensor([3.0, 3.0, 2.0, 5.0])
+    index = Tensor([0, 0, 1, 2])
+    gx, gy = x.scatter_reduce(0, index, y, "amax").sum().gradient(x, y)
+    assert (gx.tolist(), gy.tolist()) == ([0.0, 0.5, 0.0], [0.5, 0.5, 0.5, 1.0])
+    gx, gy = x.scatter_reduce(0, index, y, "prod").sum().gradient(x, y)
+    assert (gx.tolist(), gy.tolist()) == ([9.0, 2.0, 5.0], [3.0, 3.0, 2.0, 0.0])

@@ -179,7 +179,7 @@ def test_embedding_takes_rows(device: str) -> None:
     layer = nn.Embedding(10, 4)
     index = np.array([[0, 9], [3, 3]], np.int32)
     close(layer(Tensor(index)), layer.weight.numpy()[index])
-    with pytest.raises(DTypeError, match=r"Embedding\(10, 4\) takes integer indices, got float32"):
+    with pytest.raises(DTypeError, match='Embedding "layer" takes integer indices, got float32'):
         layer(Tensor([1.0]))
 
 
@@ -202,21 +202,25 @@ def test_sequential_is_a_list_of_callables(device: str, rng: Rng) -> None:
 
 
 WRONG = [
-    (lambda: nn.Linear(4, 3), (2, 5), r"Linear\(4, 3\) takes \(…, 4\), got an input of shape"),
+    (lambda: nn.Linear(4, 3), (2, 5), r"Linear\(4, 3\) takes \(\.\.\., 4\), got"),
     (lambda: nn.Conv2d(4, 3, 3), (2, 5, 8, 8), r"Conv2d\(4, 3, 3\) takes \(N, 4, H, W\), got"),
     (lambda: nn.Conv1d(4, 3, 3), (4, 8), r"Conv1d\(4, 3, 3\) takes \(N, 4, L\), got"),
     (lambda: nn.ConvTranspose1d(4, 3, 3), (2, 5, 8), r"ConvTranspose1d\(4, 3, 3\) takes"),
     (lambda: nn.LSTMCell(4, 3), (2, 5), r"LSTMCell\(4, 3\) takes \(N, 4\), got"),
-    (lambda: nn.BatchNorm(4), (2, 5), r"BatchNorm\(4\) takes \(N, 4, …\), got"),
+    (lambda: nn.BatchNorm(4), (2, 5), r"BatchNorm\(4\) takes \(N, 4, \.\.\.\), got"),
     (lambda: nn.BatchNorm2d(4), (2, 4), r"BatchNorm2d\(4\) takes \(N, 4, H, W\), got"),
     (lambda: nn.BatchNorm1d(4), (4,), r"BatchNorm1d\(4\) takes \(N, 4\) or \(N, 4, L\), got"),
     (lambda: nn.BatchNorm3d(4), (2, 4), r"BatchNorm3d\(4\) takes \(N, 4, D, H, W\), got"),
     (lambda: nn.Conv3d(4, 3, 3), (2, 4), r"Conv3d\(4, 3, 3\) takes \(N, 4, D, H, W\), got"),
-    (lambda: nn.MultiheadAttention(4, 2), (2, 5), r"MultiheadAttention\(4, 2\) takes \(…, 4\)"),
-    (lambda: nn.LayerNorm(4), (2, 5), r"LayerNorm\(4\) takes \(…, 4\), got"),
+    (
+        lambda: nn.MultiheadAttention(4, 2),
+        (2, 5),
+        r"MultiheadAttention\(4, 2\) takes",
+    ),
+    (lambda: nn.LayerNorm(4), (2, 5), r"LayerNorm\(4\) takes \(\.\.\., 4\), got"),
     (lambda: nn.LayerNorm2d(4), (2, 5), r"LayerNorm2d\(4\) takes \(N, 4, H, W\), got"),
-    (lambda: nn.RMSNorm(4), (2, 5), r"RMSNorm\(4\) takes \(…, 4\), got"),
-    (lambda: nn.GroupNorm(2, 4), (2, 5), r"GroupNorm\(2, 4\) takes \(N, 4, …\), got"),
+    (lambda: nn.RMSNorm(4), (2, 5), r"RMSNorm\(4\) takes \(\.\.\., 4\), got"),
+    (lambda: nn.GroupNorm(2, 4), (2, 5), r"GroupNorm\(2, 4\) takes \(N, 4, \.\.\.\), got"),
 ]
 
 

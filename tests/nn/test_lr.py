@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from polygrad import Tensor, nn
 from polygrad.errors import ArgumentError, UnknownName
 from polygrad.nn import lr
 
@@ -50,3 +51,43 @@ def test_an_unknown_kind_offers_the_nearest() -> None:
 def test_a_function_is_no_schedule() -> None:
     with pytest.raises(ArgumentError, match="a number or a schedule"):
         lr.resolve(lambda step: 0.1, 1)  # type: ignore[arg-type]
+
+
+# ---- by hand
+
+
+def optimizer() -> nn.optim.SGD:
+    return nn.optim.SGD([Tensor([1.0], requires_grad=True)])
+
+
+def test_a_scheduler_sets_the_rate_of_the_next_step() -> None:
+    sgd = optimizer()
+    scheduler = lr.LR_Scheduler(sgd, lr.linear_decay(1.0, 0.0, 4))
+    rates = []
+    for _ in range(5):
+        rates.append(sgd.lr.item())
+        scheduler.step()
+    assert rates == [0.75, 0.5, 0.25, 0.0, 0.0]
+
+
+def test_a_group_goes_on_together() -> None:
+    a, b = optimizer(), optimizer()
+    group = lr.LRSchedulerGroup(lr.LR_Scheduler(a, lr.step(1.0, 1, 0.5)), lr.LR_Scheduler(b, 0.25))
+    group.step()
+    assert (a.lr.item(), b.lr.item()) == (0.5, 0.25)
+    with pytest.raises(ArgumentError, match="at least one scheduler"):
+        lr.LRSchedulerGroup()
+
+
+def test_one_cycle_by_hand_starts_low_and_ends_lowest() -> None:
+    sgd = optimizer()
+    scheduler = lr.OneCycleLR(sgd, 1.0, 10, 0.3, 10.0, 100.0)
+    rates = []
+    for _ in range(10):
+        rates.append(scheduler.get_lr())
+        scheduler.step()
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[2] == max(rates) == pytest.approx(1.0)
+    assert rates[-1] == pytest.approx(0.001)
+    with pytest.raises(ArgumentError, match="leaves no rise or no fall"):
+        lr.OneCycleLR(sgd, 1.0, 3, 0.1)

@@ -193,6 +193,39 @@ def test_a_step_of_muon_is_orthogonal(
     assert np.sum(move.reshape(shape[0], -1) * (u @ vt)) > 0.8 * len(values)
 
 
+def muon(start: Any, slopes: Any, lr: float, decay: float, steps: int, nesterov: bool) -> Any:
+    """Jordan et al. 2024: momentum, then Newton and Schulz's iteration on the whole direction."""
+    p, v = start.astype(np.float64), np.zeros_like(start, np.float64)
+    for g in slopes.astype(np.float64):
+        v = 0.95 * v + g
+        d = g + 0.95 * v if nesterov else v
+        x = d.T if d.shape[0] > d.shape[1] else d
+        x = x / (np.linalg.norm(x) + 1e-7)
+        for _ in range(steps):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        x = x.T if d.shape[0] > d.shape[1] else x
+        p = p * (1 - lr * decay) - lr * x
+    return p
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize(("shape", "steps"), [((3, 5), 5), ((5, 3), 3)])
+def test_muon_is_its_formula(
+    device: str, shape: tuple[int, int], steps: int, nesterov: bool, rng: np.random.Generator
+) -> None:
+    start, slopes = rng.normal(size=shape), rng.normal(size=(4, *shape))
+    p = Tensor(start, dtype="float64", requires_grad=True)
+    optimizer = optim.Muon([p], 0.1, weight_decay=0.2, ns_steps=steps, nesterov=nesterov)
+    with Context(TRAINING=1):
+        for slope in slopes:
+            optimizer.zero_grad()
+            (p * Tensor(slope)).sum().backward()
+            optimizer.step()
+    wanted = muon(start, slopes, 0.1, 0.2, steps, nesterov)
+    np.testing.assert_allclose(p.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_muon_refuses_vectors() -> None:
     with pytest.raises(ArgumentError, match=r"muon trains matrices, not a parameter of shape"):
         optim.Muon([Tensor([1.0], requires_grad=True)])

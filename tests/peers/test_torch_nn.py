@@ -66,6 +66,58 @@ LAYERS: dict[str, tuple[Callable[[], Any], Callable[[], Any], tuple[int, ...]]] 
         lambda: torch.nn.MultiheadAttention(6, 3),
         (4, 2, 6),
     ),
+    "MultiheadAttention, batch first, no bias": (
+        lambda: nn.MultiheadAttention(6, 2, bias=False, batch_first=True),
+        lambda: torch.nn.MultiheadAttention(6, 2, bias=False, batch_first=True),
+        (2, 4, 6),
+    ),
+    "MultiheadAttention without batch": (
+        lambda: nn.MultiheadAttention(6, 2),
+        lambda: torch.nn.MultiheadAttention(6, 2),
+        (4, 6),
+    ),
+    "Linear without bias": (
+        lambda: nn.Linear(5, 3, bias=False),
+        lambda: torch.nn.Linear(5, 3, bias=False),
+        (2, 4, 5),
+    ),
+    "ConvTranspose1d": (
+        lambda: nn.ConvTranspose1d(3, 4, 3, stride=2, padding=1, output_padding=1),
+        lambda: torch.nn.ConvTranspose1d(3, 4, 3, stride=2, padding=1, output_padding=1),
+        (2, 3, 5),
+    ),
+    "ConvTranspose2d": (
+        lambda: nn.ConvTranspose2d(4, 6, (3, 2), stride=2, groups=2, dilation=2, bias=False),
+        lambda: torch.nn.ConvTranspose2d(4, 6, (3, 2), stride=2, groups=2, dilation=2, bias=False),
+        (2, 4, 3, 4),
+    ),
+    "LayerNorm of two axes, no bias": (
+        lambda: nn.LayerNorm((3, 4), bias=False),
+        lambda: torch.nn.LayerNorm((3, 4), bias=False),
+        (2, 3, 4),
+    ),
+    "InstanceNorm": (
+        lambda: nn.InstanceNorm(3),
+        lambda: torch.nn.InstanceNorm2d(3, affine=True),
+        (2, 3, 4, 5),
+    ),
+    "BatchNorm without statistics": (
+        lambda: nn.BatchNorm(3, track_running_stats=False),
+        lambda: torch.nn.BatchNorm2d(3, track_running_stats=False),
+        (4, 3, 5, 5),
+    ),
+    "LSTM, batch first, no bias": (
+        lambda: nn.LSTM(3, 4, bias=False, batch_first=True),
+        lambda: torch.nn.LSTM(3, 4, bias=False, batch_first=True),
+        (2, 5, 3),
+    ),
+    "LSTM without batch": (lambda: nn.LSTM(3, 4), lambda: torch.nn.LSTM(3, 4), (5, 3)),
+    "GRU, two layers, both directions": (
+        lambda: nn.GRU(3, 4, 2, bidirectional=True),
+        lambda: torch.nn.GRU(3, 4, 2, bidirectional=True),
+        (5, 2, 3),
+    ),
+    "LSTMCell": (lambda: nn.LSTMCell(3, 4), lambda: torch.nn.LSTMCell(3, 4), (2, 3)),
 }
 
 
@@ -105,6 +157,145 @@ def test_a_layer_and_its_gradients_are_torchs(
         np.testing.assert_allclose(
             state[key].grad.numpy(), parameter.grad.numpy(), rtol=2e-3, atol=5e-4, err_msg=key
         )
+
+
+# ---- what the table above does not say: states, indices, masks, running statistics
+
+
+def test_the_last_states_of_a_sequence_are_torchs(device: str, rng: np.random.Generator) -> None:
+    ours, theirs = nn.LSTM(3, 4, 2, bidirectional=True), torch.nn.LSTM(3, 4, 2, bidirectional=True)
+    copy_state(theirs, ours, rng)
+    x, h, c = (rng.normal(size=s).astype(np.float32) for s in ((5, 2, 3), (4, 2, 4), (4, 2, 4)))
+    mine = ours(Tensor(x), (Tensor(h), Tensor(c)))
+    other = theirs(torch.tensor(x), (torch.tensor(h), torch.tensor(c)))
+    for got, wanted in zip((mine[0], *mine[1]), (other[0], *other[1]), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_embedding_and_its_gradient_are_torchs(device: str, rng: np.random.Generator) -> None:
+    ours, theirs = nn.Embedding(7, 3), torch.nn.Embedding(7, 3)
+    state = copy_state(theirs, ours, rng)
+    index = np.array([[0, 6, 6], [2, 6, 0]])
+    weight = rng.normal(size=(2, 3, 3)).astype(np.float32)
+    mine, other = ours(Tensor(index)), theirs(torch.tensor(index))
+    np.testing.assert_array_equal(mine.numpy(), other.detach().numpy())
+    (mine * Tensor(weight)).sum().backward()
+    (other * torch.tensor(weight)).sum().backward()
+    got = state["weight"].grad.numpy()
+    np.testing.assert_allclose(got, theirs.weight.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bool mask", "added mask", "mask of each head", "padding"])
+def test_masks_of_attention_are_torchs(kind: str, device: str, rng: np.random.Generator) -> None:
+    ours, theirs = nn.MultiheadAttention(6, 3), torch.nn.MultiheadAttention(6, 3)
+    copy_state(theirs, ours, rng)
+    x = rng.normal(size=(4, 2, 6)).astype(np.float32)
+    hidden = np.triu(np.ones((4, 4), bool), 1)
+    name, mask = {
+        "bool mask": ("attn_mask", hidden),
+        "added mask": ("attn_mask", rng.normal(size=(4, 4)).astype(np.float32)),
+        "mask of each head": ("attn_mask", rng.normal(size=(6, 4, 4)).astype(np.float32)),
+        "padding": ("key_padding_mask", np.array([[0, 0, 0, 1], [0, 1, 0, 0]], bool)),
+    }[kind]
+    mine = ours(Tensor(x), **{name: Tensor(mask)}, average_attn_weights=False)
+    y = torch.tensor(x)
+    other = theirs(y, y, y, **{name: torch.tensor(mask)}, average_attn_weights=False)
+    for got, wanted in zip(mine, other, strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_running_statistics_are_torchs(device: str, rng: np.random.Generator) -> None:
+    ours, theirs = nn.BatchNorm2d(3, momentum=0.3), torch.nn.BatchNorm2d(3, momentum=0.3)
+    for _ in range(3):
+        x = rng.normal(2.0, 3.0, (4, 3, 2, 2)).astype(np.float32)
+        with Context(TRAINING=1):
+            ours(Tensor(x)).realize()
+        theirs(torch.tensor(x))
+    theirs.eval()
+    for name, buffer in theirs.named_buffers():
+        np.testing.assert_allclose(getattr(ours, name).numpy(), buffer.numpy(), rtol=1e-5)
+    wanted = theirs(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(ours(Tensor(x)).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+# ---- optimizers: ten steps with every argument
+
+ARGUMENTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "SGD": ("SGD", {"lr": 0.1}, {"lr": 0.1}),
+    "SGD, weight_decay": ("SGD", *[{"lr": 0.1, "weight_decay": 0.05}] * 2),
+    "SGD, momentum": ("SGD", *[{"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}] * 2),
+    "SGD, nesterov": ("SGD", *[{"lr": 0.05, "momentum": 0.8, "nesterov": True}] * 2),
+    "SGD, classic": (  # a constant rate inside of the momentum is the same as outside
+        "SGD",
+        {"lr": 0.05, "momentum": 0.9, "classic": True},
+        {"lr": 0.05, "momentum": 0.9},
+    ),
+    "SGD, classic and nesterov": (
+        "SGD",
+        {"lr": 0.05, "momentum": 0.9, "nesterov": True, "classic": True, "weight_decay": 0.1},
+        {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    ),
+    "Adam": ("Adam", {"lr": 0.01}, {"lr": 0.01}),
+    "Adam, every argument": (
+        "Adam",
+        {"lr": 0.02, "b1": 0.8, "b2": 0.95, "eps": 1e-3, "weight_decay": 0.1},
+        {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1},
+    ),
+    "AdamW": ("AdamW", {"lr": 0.01}, {"lr": 0.01}),
+    "AdamW, every argument": (
+        "AdamW",
+        {"lr": 0.02, "b1": 0.8, "b2": 0.95, "eps": 1e-3, "weight_decay": 0.3},
+        {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_ten_steps_are_torchs(name: str, device: str, rng: np.random.Generator) -> None:
+    kind, mine, other = ARGUMENTS[name]
+    start, scale = rng.normal(size=(2, 3, 4)).astype(np.float32)
+    p, q = Tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)
+    ours, theirs = getattr(nn.optim, kind)([p], **mine), getattr(torch.optim, kind)([q], **other)
+    with Context(TRAINING=1):
+        for _ in range(10):
+            ours.zero_grad()
+            (p * p * Tensor(scale)).sin().sum().backward()
+            ours.step()
+            theirs.zero_grad()
+            (q * q * torch.tensor(scale)).sin().sum().backward()
+            theirs.step()
+    np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_muon_is_near_torchs_which_rounds_to_bfloat16(
+    device: str, rng: np.random.Generator
+) -> None:
+    start, slope = rng.normal(size=(2, 4, 4)).astype(np.float32)
+    p, q = Tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)
+    ours, theirs = nn.optim.Muon([p], lr=0.1), torch.optim.Muon([q], lr=0.1)
+    with Context(TRAINING=1):
+        for _ in range(3):
+            ours.zero_grad()
+            (p * Tensor(slope)).sum().backward()
+            ours.step()
+            theirs.zero_grad()
+            (q * torch.tensor(slope)).sum().backward()
+            theirs.step()
+    np.testing.assert_allclose(p.numpy(), q.detach().numpy(), atol=0.02)
+
+
+def test_one_cycle_is_torchs() -> None:
+    p, q = Tensor([1.0], requires_grad=True), torch.tensor([1.0], requires_grad=True)
+    ours, theirs = nn.optim.SGD([p]), torch.optim.SGD([q])
+    mine = nn.lr.OneCycleLR(ours, 0.5, 20, 0.25, 10.0, 100.0)
+    other = torch.optim.lr_scheduler.OneCycleLR(
+        theirs, 0.5, 20, pct_start=0.25, div_factor=10.0, final_div_factor=100.0
+    )
+    for _ in range(19):
+        assert mine.get_lr() == pytest.approx(theirs.param_groups[0]["lr"])
+        theirs.step()
+        mine.step()
+        other.step()
 
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

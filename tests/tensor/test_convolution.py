@@ -279,3 +279,31 @@ def test_mistake_is_named(call: Callable[[], Any], kind: type[PolygradError], te
     with pytest.raises(kind) as error:
         call()
     assert str(error.value) == text
+
+
+def test_pools_of_one_and_of_three_axes_take_a_window_of_one_number(device: str, rng: Rng) -> None:
+    line = rng.normal(size=(2, 3, 8)).astype(np.float32)
+    parts = line.reshape(2, 3, 4, 2)
+    np.testing.assert_allclose(Tensor(line).avg_pool1d(2).numpy(), parts.mean(-1), rtol=1e-6)
+    np.testing.assert_array_equal(Tensor(line).max_pool1d(2).numpy(), parts.max(-1))
+    box = rng.normal(size=(2, 4, 2, 6)).astype(np.float32)
+    parts = box.reshape(2, 2, 2, 1, 2, 3, 2)
+    wanted = parts.mean((2, 4, 6))
+    np.testing.assert_allclose(Tensor(box).avg_pool3d(2).numpy(), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(Tensor(box).max_pool3d().numpy(), parts.max((2, 4, 6)))
+
+
+def test_adaptive_parts_may_share_elements(device: str, rng: Rng) -> None:
+    x = rng.normal(size=(2, 7, 5)).astype(np.float32)
+    got = Tensor(x).adaptive_avg_pool2d((3, 4)).numpy()
+    for i in range(3):
+        for j in range(4):
+            rows = slice(i * 7 // 3, -(-(i + 1) * 7 // 3))
+            columns = slice(j * 5 // 4, -(-(j + 1) * 5 // 4))
+            wanted = x[:, rows, columns].mean((1, 2))
+            np.testing.assert_allclose(got[:, i, j], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_transposed_convolution_has_its_number_of_axes() -> None:
+    with pytest.raises(ShapeError, match="conv_transpose1d takes 3 axes"):
+        Tensor.ones(1, 1, 2, 2).conv_transpose1d(Tensor.ones(1, 1, 2, 2))

@@ -365,3 +365,9 @@ def test_a_wrong_dtype_is_named(call: Callable[[], Any], text: str) -> None:
 def test_negative_constant_power_of_integers_is_refused() -> None:
     with pytest.raises(ArgumentError, match="integers to the power -1 are no integers"):
         Tensor([1, 2]) ** -1
+
+
+def test_shifts_by_name_are_the_operators(device: str) -> None:
+    x = Tensor([1, -8])
+    assert x.lshift(2).tolist() == [4, -32]
+    assert x.rshift(1).tolist() == [0, -4]

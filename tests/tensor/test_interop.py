@@ -248,3 +248,10 @@ def test_the_traceback_ends_at_the_callers_line() -> None:
         Tensor.zeros(2) + Tensor.zeros(3)
     frames = [f for f in error.traceback if "polygrad-core" in str(f.path)]
     assert len(frames) <= (0 if sys.version_info >= (3, 11) else 1)
+
+
+def test_to_moves_the_object_itself(device: str) -> None:
+    x = Tensor([1.0, 2.0]) + 1
+    same = x.to_("interp")
+    assert same is x
+    assert (x.device, x.tolist()) == ("interp", [2.0, 3.0])

@@ -34,6 +34,7 @@ _NAMES = {
     "device": "",
     "dtypes": "dtype",
     "errors": "",
+    "fetch": "files",
     "function": "_function",
     "getenv": "settings",
     "jit": "_jit",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from ._scan import associative_scan as associative_scan
     from .dtype import dtypes as dtypes
     from .errors import PolygradError as PolygradError
+    from .files import fetch as fetch
     from .model import Model as Model
     from .plugin import Device as Device
     from .settings import LOGICAL as LOGICAL

@@ -18,7 +18,8 @@
     │   └── PluginLoadError, PluginIncompatible, PluginConflict, PluginInvalid, PluginReserved
     ├── FileError (OSError)                 a file that cannot be opened
     │   ├── FileMissing (FileNotFoundError) there is none
-    │   └── FileDenied (PermissionError)    we may not read it, or write there
+    │   ├── FileDenied (PermissionError)    we may not read it, or write there
+    │   └── DownloadError (ConnectionError) it could not be fetched from its address
     ├── FormatError (ValueError)            a file that is not what it should be
     │   ├── FormatUnknown, FormatAmbiguous
     │   └── BundleError                     a .pgb file that is not one, or was damaged
@@ -121,6 +122,9 @@ class FileMissing(FileError, FileNotFoundError): ...
 
 
 class FileDenied(FileError, PermissionError): ...
+
+
+class DownloadError(FileError, ConnectionError): ...
 
 
 class FormatError(PolygradError, ValueError): ...

@@ -364,12 +364,12 @@ def _gather(node: UOp, g: UOp) -> UOp:
 
 def _scatter_base(node: UOp, g: UOp) -> UOp:
     axis, mode = node.arg
-    _, index, updates = node.src
+    base, index, updates = node.src
     if mode == "add":
         return g
     if mode == "set":
         return g.scatter(index, _filled(updates, 0), axis, "set")
-    raise GradientError(f"scatter with mode {mode!r} has no gradient.")
+    return g * _SHARES[mode](node)(base, lambda u: u)
 
 
 def _scatter_updates(node: UOp, g: UOp) -> UOp:
@@ -379,7 +379,7 @@ def _scatter_updates(node: UOp, g: UOp) -> UOp:
     if mode == "add":
         return read
     if mode != "set":
-        raise GradientError(f"scatter with mode {mode!r} has no gradient.")
+        return read * _SHARES[mode](node)(updates, lambda u: u.gather(index, axis))
     # Of updates to one place the last wins: number them, write the numbers, see whose stayed.
     numbers = UOp.iota(_size(index.shape)).reshape(index.shape)
     stayed = UOp.const(numbers.dtype, -1).broadcast_to((base.shape[axis],))
@@ -387,6 +387,52 @@ def _scatter_updates(node: UOp, g: UOp) -> UOp:
     shape = (1,) * axis + index.shape + (1,) * (len(base.shape) - axis - 1)
     won = stayed.eq(numbers).reshape(shape).expand(updates.shape)
     return won.where(read, 0.0)
+
+
+# What an element that meets others at a place adds to the slope: from the element and the way to
+# bring a value of its place to it.
+_Share = Callable[[UOp, Callable[[UOp], UOp]], UOp]
+
+
+def _factor_share(node: UOp) -> _Share:
+    """The product of the others: of all that are not zero, unless another one is zero."""
+    axis, _ = node.arg
+    base, index, updates = node.src
+
+    def together(of: Callable[[UOp], UOp], mode: str) -> UOp:
+        return of(base).scatter(index, of(updates), axis, mode)
+
+    zeros = together(lambda u: u.eq(0.0).cast(u.dtype), "add")
+    rest = together(lambda u: u.eq(0.0).where(u._with(1.0), u), "mul")
+
+    def share(u: UOp, here: Callable[[UOp], UOp]) -> UOp:
+        zero, others = u.eq(0.0), here(rest)
+        alone = here(zeros).eq(zero.cast(u.dtype))
+        return alone.where(others / zero.where(u._with(1.0), u), 0.0)
+
+    return share
+
+
+def _extreme_share(node: UOp) -> _Share:
+    """Equal extremes share evenly."""
+    axis, _ = node.arg
+    base, index, updates = node.src
+    best = base.eq(node), updates.eq(node.gather(index, axis))
+    ties = best[0].cast(base.dtype).scatter(index, best[1].cast(base.dtype), axis, "add")
+
+    def share(u: UOp, here: Callable[[UOp], UOp]) -> UOp:
+        count = here(ties)
+        chosen = u.eq(here(node)) & count.ne(0.0)
+        return chosen.where(1.0 / chosen.where(count, 1.0), 0.0)
+
+    return share
+
+
+_SHARES: Final[dict[str, Callable[[UOp], _Share]]] = {
+    "mul": _factor_share,
+    "max": _extreme_share,
+    "min": _extreme_share,
+}
 
 
 def _size(shape: Shape) -> int:

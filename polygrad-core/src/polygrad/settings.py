@@ -11,6 +11,7 @@ Settings stand below every floor, so any floor may ask.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import MappingProxyType
@@ -262,6 +263,26 @@ def restore(before: tuple[Overrides, Overrides]) -> None:
     """Undo an `exchange`, or the entering of a Context."""
     _overrides.reset(before[0])
     _contexts.reset(before[1])
+
+
+def cache_folder() -> str:
+    """The folder for what can be made again, as settings and platform say; it may not exist yet."""
+    named: str = get("POLY_CACHE_DIR")
+    if named:
+        return os.path.abspath(os.path.expanduser(named))
+    return os.path.join(_caches(), "polygrad")
+
+
+def _caches() -> str:
+    xdg = get("XDG_CACHE_HOME")
+    if xdg and os.path.isabs(xdg):
+        return str(xdg)
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Caches")
+    if sys.platform == "win32":
+        return os.path.join(home, "AppData", "Local")
+    return os.path.join(home, ".cache")
 
 
 def for_child() -> dict[str, str]:

@@ -17,7 +17,6 @@ import atexit
 import hashlib
 import os
 import stat
-import sys
 import threading
 import time
 import warnings
@@ -49,26 +48,6 @@ create table if not exists entries (
 
 
 # ---- where
-
-
-def folder() -> str:
-    """The cache folder that the settings and the platform say; it may not exist yet."""
-    named: str = settings.get("POLY_CACHE_DIR")
-    if named:
-        return os.path.abspath(os.path.expanduser(named))
-    return os.path.join(_parent(), "polygrad")
-
-
-def _parent() -> str:
-    xdg = settings.get("XDG_CACHE_HOME")
-    if xdg and os.path.isabs(xdg):
-        return str(xdg)
-    home = os.path.expanduser("~")
-    if sys.platform == "darwin":
-        return os.path.join(home, "Library", "Caches")
-    if sys.platform == "win32":
-        return os.path.join(home, "AppData", "Local")
-    return os.path.join(home, ".cache")
 
 
 def trusted(path: str) -> str:
@@ -313,7 +292,7 @@ def default() -> DiskCache | None:
     """The cache that the settings ask for, None when there is none to use."""
     if not settings.get("POLY_CACHE"):
         return None
-    key = (folder(), settings.get("POLY_CACHE_MB") << 20)
+    key = (settings.cache_folder(), settings.get("POLY_CACHE_MB") << 20)
     with _lock:
         if key not in _caches:
             if not _caches:

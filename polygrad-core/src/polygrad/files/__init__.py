@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .archive import Archive as Archive
     from .archive import ArchiveWriter as ArchiveWriter
     from .atomic import atomic as atomic
+    from .download import fetch as fetch
     from .limits import Limits as Limits
     from .safetensors import SafetensorsFile as SafetensorsFile
     from .safetensors import TensorInfo as TensorInfo
@@ -21,6 +22,7 @@ _NAMES = {
     "Archive": "archive",
     "ArchiveWriter": "archive",
     "atomic": "atomic",
+    "fetch": "download",
     "Limits": "limits",
     "SafetensorsFile": "safetensors",
     "TensorInfo": "safetensors",

@@ -43,7 +43,10 @@ class Model(Trainable):
     ...         return {"prediction": x * self.w + self.b}
     >>> model = Model(Line(), inputs={"x": Tensor.empty(5)}, targets={"y": Tensor.empty(5)},
     ...               loss=lambda outputs, y: (outputs["prediction"] - y).square().mean())
-    >>> history = model.fit({"x": x, "y": 3 * x + 2}, epochs=100, optimizer="sgd", lr=0.1)
+    >>> x = np.arange(5, dtype=np.float32)
+    >>> history = model.fit({"x": x, "y": 3 * x + 2}, epochs=300, optimizer="sgd", lr=0.1)
+    >>> model.forward({"x": x})["prediction"].round().tolist()
+    [2.0, 5.0, 8.0, 11.0, 14.0]
 
     `author` is called with the inputs by name and returns a Tensor or a dict of named outputs.
     `loss` is called with those outputs and the targets by name. `params` names the state of a plain

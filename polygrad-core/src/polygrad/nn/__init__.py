@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from . import datasets as datasets
     from . import init as init
     from . import lr as lr
     from . import optim as optim
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from .state import get_state_dict as get_state_dict
     from .state import load_state_dict as load_state_dict
     from .state import safe_load as safe_load
+    from .state import safe_load_metadata as safe_load_metadata
     from .state import safe_save as safe_save
 
 # public name -> module; "" where the name is the module itself
@@ -76,6 +78,7 @@ _NAMES = {
     "RMSNorm": "norm",
     "Sequential": "layers",
     "clip_grad_norm_": "optim",
+    "datasets": "",
     "gated_delta_rule": "attention",
     "get_parameters": "state",
     "get_state_dict": "state",
@@ -84,6 +87,7 @@ _NAMES = {
     "lr": "",
     "optim": "",
     "safe_load": "state",
+    "safe_load_metadata": "state",
     "safe_save": "state",
     "state": "",
 }

@@ -9,7 +9,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, public
 from ..tensor import Tensor
 from . import init
-from .layers import Dropout, Linear, wrong_input
+from .layers import Dropout, Linear
+from .wrong import named, wrong_input
 
 
 @public
@@ -21,6 +22,10 @@ class MultiheadAttention:
 
     `attn_mask` (L, S) or (N · heads, L, S) and `key_padding_mask` (N, S): where a bool is True a
     position is *not* seen; other masks are added to the scores.
+
+    >>> out, weights = nn.MultiheadAttention(6, 2)(Tensor.ones(5, 1, 6))
+    >>> out.shape, weights.shape
+    ((5, 1, 6), (1, 5, 5))
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class MultiheadAttention:
         batched = len(query.shape) == 3
         for x in (query, key, value):
             if len(x.shape) != len(query.shape) or x.shape[-1:] != (self.embed_dim,):
-                raise wrong_input(self, f"(…, {self.embed_dim}) three times", x)
+                raise wrong_input(self, f"(..., {self.embed_dim}) three times", x)
         if len(query.shape) not in (2, 3):
             raise wrong_input(self, f"(L, N, {self.embed_dim}) or (L, {self.embed_dim})", query)
         q, k, v = self._projected(query, key, value, batched)
@@ -110,14 +115,16 @@ class MultiheadAttention:
                 total = total.unflatten(0, (-1, self.num_heads))
             if total.shape[-2:] != (rows, columns):
                 raise ShapeError(
-                    f"{self!r} takes an attn_mask of (…, {rows}, {columns}), got {attn_mask.shape}."
+                    f"{named(self)} takes an attn_mask of (..., {rows}, {columns}), got"
+                    f" {attn_mask.shape}."
                 )
         elif is_causal:
             total = _added(Tensor.ones(rows, columns, dtype=dtypes.bool).triu(1))
         if padding is not None:
-            if padding.shape[-1] != columns:
+            if padding.shape[-1:] != (columns,):
                 raise ShapeError(
-                    f"{self!r} takes a key_padding_mask of (N, {columns}), got {padding.shape}."
+                    f"{named(self)} takes a key_padding_mask of (N, {columns}), got"
+                    f" {padding.shape}."
                 )
             hidden = _added(padding).reshape(-1, 1, 1, columns)
             total = hidden if total is None else total + hidden
@@ -154,6 +161,11 @@ def gated_delta_rule(
     is float32. Chunks of `chunk_size` steps are triangular systems (section 3.3), so the graph
     grows with the number of chunks. Nothing is normalised or scaled here. The state given is not
     changed.
+
+    >>> q = k = v = Tensor.ones(1, 2, 3, 4)
+    >>> out, state = nn.gated_delta_rule(q, k, v, Tensor.zeros(1, 2, 3), Tensor.ones(1, 2, 3))
+    >>> out.shape, state.shape
+    ((1, 2, 3, 4), (1, 2, 4, 4))
     """
     name = "gated_delta_rule"
     if len(q.shape) != 4 or k.shape != q.shape or v.shape[:3] != q.shape[:3] or len(v.shape) != 4:

@@ -9,7 +9,7 @@ from ..dtype import DType, dtypes
 from ..errors import ArgumentError, public, shown
 from ..tensor import Tensor
 from . import init
-from .layers import wrong_input
+from .wrong import wrong_input
 
 Sizes = int | tuple[int, ...]
 _PLACES = {1: "L", 2: "H, W", 3: "D, H, W"}
@@ -98,19 +98,31 @@ def _short(sizes: Sequence[int]) -> str:
 
 
 class Conv1d(_Conv):
-    """(N, in, L) -> (N, out, L'). Weight is (out, in / groups, k)."""
+    """(N, in, L) -> (N, out, L'). Weight is (out, in / groups, k).
+
+    >>> nn.Conv1d(2, 3, 3, padding=1)(Tensor.ones(1, 2, 8)).shape
+    (1, 3, 8)
+    """
 
     rank = 1
 
 
 class Conv2d(_Conv):
-    """(N, in, H, W) -> (N, out, H', W'). Weight is (out, in / groups, kh, kw)."""
+    """(N, in, H, W) -> (N, out, H', W'). Weight is (out, in / groups, kh, kw).
+
+    >>> nn.Conv2d(2, 3, 3, stride=2)(Tensor.ones(1, 2, 8, 8)).shape
+    (1, 3, 3, 3)
+    """
 
     rank = 2
 
 
 class Conv3d(_Conv):
-    """(N, in, D, H, W) -> (N, out, D', H', W'). Weight is (out, in / groups, kd, kh, kw)."""
+    """(N, in, D, H, W) -> (N, out, D', H', W'). Weight is (out, in / groups, kd, kh, kw).
+
+    >>> nn.Conv3d(1, 2, 2)(Tensor.ones(1, 1, 4, 4, 4)).shape
+    (1, 2, 3, 3, 3)
+    """
 
     rank = 3
 
@@ -153,18 +165,30 @@ class _ConvTranspose(_Conv):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """(N, in, L) -> (N, out, L'). Weight is (in, out / groups, k)."""
+    """(N, in, L) -> (N, out, L'). Weight is (in, out / groups, k).
+
+    >>> nn.ConvTranspose1d(2, 3, 2, stride=2)(Tensor.ones(1, 2, 4)).shape
+    (1, 3, 8)
+    """
 
     rank = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """(N, in, H, W) -> (N, out, H', W'). Weight is (in, out / groups, kh, kw)."""
+    """(N, in, H, W) -> (N, out, H', W'). Weight is (in, out / groups, kh, kw).
+
+    >>> nn.ConvTranspose2d(2, 3, 2, stride=2)(Tensor.ones(1, 2, 4, 4)).shape
+    (1, 3, 8, 8)
+    """
 
     rank = 2
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """(N, in, D, H, W) -> (N, out, D', H', W'). Weight is (in, out / groups, kd, kh, kw)."""
+    """(N, in, D, H, W) -> (N, out, D', H', W'). Weight is (in, out / groups, kd, kh, kw).
+
+    >>> nn.ConvTranspose3d(1, 1, 2)(Tensor.ones(1, 1, 2, 2, 2)).shape
+    (1, 1, 3, 3, 3)
+    """
 
     rank = 3

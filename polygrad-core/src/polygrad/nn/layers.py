@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, DTypeError, ShapeError, public
+from ..errors import ArgumentError, DTypeError, public
 from ..tensor import Tensor
 from . import init
-
-
-def wrong_input(layer: object, expected: str, x: Tensor) -> ShapeError:
-    """The error of a layer called with another shape than it takes."""
-    return ShapeError(f"{layer!r} takes {expected}, got an input of shape {x.shape}.")
+from .wrong import named, wrong_input
 
 
 @public
 class Linear:
-    """``x @ weight.T + bias``: (…, in_features) -> (…, out_features). Weight is (out, in)."""
+    """``x @ weight.T + bias``: (…, in_features) -> (…, out_features). Weight is (out, in).
+
+    >>> nn.Linear(3, 2)(Tensor.ones(4, 3)).shape
+    (4, 2)
+    """
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: DType = dtypes.float32
@@ -33,7 +33,7 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         if not x.shape or x.shape[-1] != self.in_features:
-            raise wrong_input(self, f"(…, {self.in_features})", x)
+            raise wrong_input(self, f"(..., {self.in_features})", x)
         y = x @ self.weight.transpose(0, 1)
         return y if self.bias is None else y + self.bias
 
@@ -44,7 +44,11 @@ class Linear:
 
 @public
 class Embedding:
-    """Rows of a table by index: integers of any shape -> that shape with (embed_size,) after it."""
+    """Rows of a table by index: integers of any shape -> that shape with (embed_size,) after it.
+
+    >>> nn.Embedding(10, 4)(Tensor([[1, 2, 3]])).shape
+    (1, 3, 4)
+    """
 
     def __init__(self, vocab_size: int, embed_size: int, dtype: DType = dtypes.float32) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
@@ -52,7 +56,7 @@ class Embedding:
 
     def __call__(self, index: Tensor) -> Tensor:
         if not index.dtype.is_int:
-            raise DTypeError(f"{self!r} takes integer indices, got {index.dtype.name}.")
+            raise DTypeError(f"{named(self)} takes integer indices, got {index.dtype.name}.")
         return self.weight[index]
 
     def __repr__(self) -> str:
@@ -61,7 +65,14 @@ class Embedding:
 
 @public
 class Dropout:
-    """While TRAINING, zero each element with probability `p` and scale the rest by 1 / (1 - p)."""
+    """While TRAINING, zero each element with probability `p` and scale the rest by 1 / (1 - p).
+
+    >>> nn.Dropout(0.5)(Tensor.ones(3)).tolist()
+    [1.0, 1.0, 1.0]
+    >>> with Context(TRAINING=1):
+    ...     set(nn.Dropout(0.5)(Tensor.ones(64)).tolist()) <= {0.0, 2.0}
+    True
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p <= 1:

@@ -16,7 +16,7 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, public
 from ..tensor import Tensor
 from . import init
-from .layers import wrong_input
+from .wrong import wrong_input
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
@@ -30,6 +30,9 @@ class BatchNorm:
 
     While TRAINING by the statistics of the batch, which also move `running_mean` and `running_var`
     by `momentum`; else by those two.
+
+    >>> nn.BatchNorm(3)(Tensor.ones(2, 3, 4)).shape
+    (2, 3, 4)
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class BatchNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) < 2 or x.shape[1] != self.size:
-            raise wrong_input(self, f"(N, {self.size}, …)", x)
+            raise wrong_input(self, f"(N, {self.size}, ...)", x)
         mean, variance = self._statistics(x)
         shape = (1, self.size) + (1,) * (len(x.shape) - 2)
         scale = (variance + self.eps).rsqrt()
@@ -85,7 +88,11 @@ class BatchNorm:
 
 @public
 class BatchNorm1d(BatchNorm):
-    """BatchNorm for (N, C) or (N, C, L)."""
+    """BatchNorm for (N, C) or (N, C, L).
+
+    >>> nn.BatchNorm1d(3)(Tensor.ones(2, 3)).shape
+    (2, 3)
+    """
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) not in (2, 3):
@@ -95,7 +102,11 @@ class BatchNorm1d(BatchNorm):
 
 @public
 class BatchNorm2d(BatchNorm):
-    """BatchNorm for (N, C, H, W)."""
+    """BatchNorm for (N, C, H, W).
+
+    >>> nn.BatchNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) != 4:
@@ -105,7 +116,11 @@ class BatchNorm2d(BatchNorm):
 
 @public
 class BatchNorm3d(BatchNorm):
-    """BatchNorm for (N, C, D, H, W)."""
+    """BatchNorm for (N, C, D, H, W).
+
+    >>> nn.BatchNorm3d(3)(Tensor.ones(2, 3, 2, 2, 2)).shape
+    (2, 3, 2, 2, 2)
+    """
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) != 5:
@@ -119,7 +134,11 @@ def _auxiliary(tensor: Tensor) -> Tensor:
 
 @public
 class LayerNorm:
-    """Normalise over the last axes, whose sizes are `normalized_shape`."""
+    """Normalise over the last axes, whose sizes are `normalized_shape`.
+
+    >>> nn.LayerNorm(2, eps=0)(Tensor([[1.0, 3.0]])).tolist()
+    [[-1.0, 1.0]]
+    """
 
     def __init__(
         self,
@@ -136,7 +155,7 @@ class LayerNorm:
     def __call__(self, x: Tensor) -> Tensor:
         rank = len(self.normalized_shape)
         if x.shape[-rank:] != self.normalized_shape:
-            raise wrong_input(self, f"(…, {', '.join(map(str, self.normalized_shape))})", x)
+            raise wrong_input(self, f"(..., {', '.join(map(str, self.normalized_shape))})", x)
         y = _normalized(x, tuple(range(-rank, 0)), self.eps)
         y = y if self.weight is None else y * self.weight
         return y if self.bias is None else y + self.bias
@@ -148,7 +167,11 @@ class LayerNorm:
 
 @public
 class LayerNorm2d(LayerNorm):
-    """LayerNorm over the channels of (N, C, H, W)."""
+    """LayerNorm over the channels of (N, C, H, W).
+
+    >>> nn.LayerNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
 
     def __init__(self, channels: int, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
         super().__init__(channels, eps, elementwise_affine)
@@ -161,7 +184,11 @@ class LayerNorm2d(LayerNorm):
 
 @public
 class RMSNorm:
-    """``x / sqrt(mean(x²) + eps) * weight`` over the last axis; the mean in at least float32."""
+    """``x / sqrt(mean(x²) + eps) * weight`` over the last axis; the mean in at least float32.
+
+    >>> nn.RMSNorm(2, eps=0)(Tensor([1.0, -1.0])).tolist()
+    [1.0, -1.0]
+    """
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         self.dim, self.eps = dim, eps
@@ -169,7 +196,7 @@ class RMSNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if not x.shape or x.shape[-1] != self.dim:
-            raise wrong_input(self, f"(…, {self.dim})", x)
+            raise wrong_input(self, f"(..., {self.dim})", x)
         wide = x.cast(dtypes.float32) if x.dtype.itemsize < 4 else x
         y = (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()).cast(x.dtype)
         return y if self.weight is None else y * self.weight
@@ -180,7 +207,11 @@ class RMSNorm:
 
 @public
 class GroupNorm:
-    """Split the channels of (N, C, …) into groups and normalise each group of each row."""
+    """Split the channels of (N, C, …) into groups and normalise each group of each row.
+
+    >>> nn.GroupNorm(2, 4)(Tensor.ones(1, 4, 5)).shape
+    (1, 4, 5)
+    """
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
@@ -195,7 +226,7 @@ class GroupNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x.shape) < 2 or x.shape[1] != self.num_channels:
-            raise wrong_input(self, f"(N, {self.num_channels}, …)", x)
+            raise wrong_input(self, f"(N, {self.num_channels}, ...)", x)
         rows = x.reshape(x.shape[0], self.num_groups, math.prod(x.shape[1:]) // self.num_groups)
         y = _normalized(rows, (-1,), self.eps).reshape(x.shape)
         shape = (1, self.num_channels) + (1,) * (len(x.shape) - 2)
@@ -208,7 +239,11 @@ class GroupNorm:
 
 @public
 class InstanceNorm(GroupNorm):
-    """Normalise each channel of each row of (N, C, …): a group per channel."""
+    """Normalise each channel of each row of (N, C, …): a group per channel.
+
+    >>> nn.InstanceNorm(3)(Tensor.ones(1, 3, 4, 4)).shape
+    (1, 3, 4, 4)
+    """
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__(num_features, num_features, eps, affine)

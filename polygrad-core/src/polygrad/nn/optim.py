@@ -11,160 +11,33 @@ Without parameters an optimizer is a description, which `Model.fit` and `bind` c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
-from .. import settings
 from ..dtype import dtypes
-from ..engine.capture import active as capturing
 from ..errors import (
     ArgumentError,
-    GradientError,
-    ShapeError,
-    StateError,
     UnknownName,
     no_such,
     public,
     shown,
 )
 from ..tensor import Tensor
-from ..tensor.base import away, one_owner
-from ..tensor.store import inside, realize
-from . import lr as lr_module
+from .optimizer import Optimizer as Optimizer
+from .optimizer import OptimizerGroup as OptimizerGroup
+from .optimizer import Update, width, with_gradient, zeros
 
-Update = tuple[Tensor, Tensor]  # what is assigned to, and what
-
-
-@public
-class Optimizer:
-    """What all share: parameters, the rate, remembered tensors by name, `step` and `zero_grad`."""
-
-    name: ClassVar[str]
-
-    def __init__(self, params: Iterable[Tensor] | None, lr: Any, **options: Any) -> None:
-        self.config: dict[str, Any] = options
-        self.schedule = lr = lr_module.checked(lr)
-        self.steps = 0
-        _check_numbers(self, options)
-        self.params: list[Tensor] = []
-        self._set_rate(lr_module.resolve(lr, 1))
-        self.state: dict[str, Tensor] = {}
-        if params is not None:
-            self.bind(params)
-
-    def bind(self, params: Iterable[Tensor]) -> Optimizer:
-        """Take these parameters, with nothing remembered yet."""
-        given = list(params)
-        if not all(isinstance(p, Tensor) for p in given):
-            strange = next(p for p in given if not isinstance(p, Tensor))
-            raise ArgumentError(f"{self.name} takes Tensors as parameters, not {shown(strange)}.")
-        unique = {id(p): p for p in given if p.requires_grad is not False}
-        self.params = list(unique.values())
-        if not self.params:
-            raise ArgumentError(f"{self.name} got no parameter that takes a gradient.")
-        for p in self.params:
-            if not p.dtype.is_float:
-                raise ArgumentError(f"{self.name} cannot train a tensor of {p.dtype.name}.")
-        with self._home():
-            self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
-            if away(self.lr):
-                self._set_rate(lr_module.resolve(self.schedule, self.steps + 1))
-        return self
-
-    def _home(self) -> AbstractContextManager[Any]:
-        """A block in the runtime of the parameters, which all have the same."""
-        return inside(one_owner(self.params))
-
-    # ---- what each optimizer says
-
-    def _remember(self) -> dict[str, Tensor]:
-        """The tensors kept between steps, by name; `name.i` belongs to parameter i."""
-        raise NotImplementedError
-
-    def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
-        """The assignments of one step, none of them made. A parameter without gradient stays."""
-        raise NotImplementedError
-
-    # ---- eager use
-
-    def step(self) -> None:
-        """Make one step with the gradients of the parameters."""
-        # Nothing else may hold the new values: a holder counts as a reader of the old parameters.
-        realize(self._moves())
-
-    def _moves(self) -> list[Tensor]:
-        """What one step assigns to, assigned and not yet computed."""
-        if not settings.get("TRAINING"):
-            raise StateError(
-                f"{self.name}.step(): TRAINING must be enabled; use `with Context(TRAINING=1):`."
-            )
-        if not self.params:
-            raise StateError(f"{self.name}.step(): it was made without parameters.")
-        gradients = [p.grad for p in self.params]
-        if all(g is None for g in gradients):
-            raise GradientError(
-                f"{self.name}.step(): no parameter has a gradient; call backward()."
-            )
-        for i, (p, g) in enumerate(zip(self.params, gradients, strict=True)):
-            if g is not None and g.shape != p.shape:
-                raise ShapeError(
-                    f"{self.name}.step(): parameter {i} has shape {p.shape}, its gradient"
-                    f" {g.shape}."
-                )
-        capture = capturing.get()
-        if capture is None:
-            self._advance()
-        else:  # each call of what is being compiled is a step
-            capture.before_calls.append(self._advance)
-        with self._home():
-            return [t.assign(value.detach()) for t, value in self.updates(gradients)]
-
-    def zero_grad(self) -> None:
-        """Forget the gradients of the parameters."""
-        for p in self.params:
-            p.grad = None
-
-    @property
-    def lr(self) -> Any:
-        """The rate of this step, a tensor of one element. Set to a number or a schedule it is as
-        `set_schedule`."""
-        return self.__dict__["lr"]
-
-    @lr.setter
-    def lr(self, value: Any) -> None:
-        if isinstance(value, Tensor):
-            self.__dict__["lr"] = value
-        else:
-            self.set_schedule(value)
-
-    def _advance(self) -> None:
-        self.steps += 1
-        if not isinstance(self.schedule, (int, float)):
-            self._set_rate(lr_module.resolve(self.schedule, self.steps))
-
-    def set_schedule(self, lr: Any) -> None:
-        """Change the rate, or its schedule, from the next step on; nothing is compiled for it."""
-        lr = lr_module.checked(lr)
-        self._set_rate(lr_module.resolve(lr, self.steps + 1))
-        self.schedule = lr
-
-    def _set_rate(self, rate: float) -> None:
-        with self._home():  # leaves are alike: the same kernels serve
-            new = Tensor([rate], requires_grad=False)
-            if "lr" in self.__dict__ and not away(self.lr):
-                self.lr.replace(new)  # what was compiled with it follows
-            else:
-                self.lr = new
-
-    def __repr__(self) -> str:
-        shown = [f"lr={self.schedule}", *(f"{k}={v}" for k, v in self.config.items())]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _check_numbers(optimizer: Optimizer, options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if not isinstance(value, bool) and not (isinstance(value, (int, float)) and value >= 0):
-            raise ArgumentError(f"{optimizer.name}: {name}={value!r} is no number of 0 or more.")
+__all__ = [
+    "Adam",
+    "AdamW",
+    "LAMB",
+    "LARS",
+    "Muon",
+    "Optimizer",
+    "OptimizerGroup",
+    "SGD",
+    "clip_grad_norm_",
+    "make",
+]
 
 
 @public
@@ -173,6 +46,14 @@ class SGD(Optimizer):
 
     `weight_decay` adds ``weight_decay * p`` to the gradient, as in torch. With `classic` the rate
     is part of the momentum: ``v <- momentum * v + lr * g;  p <- p - v``.
+
+    >>> p = Tensor([1.0, 1.0], requires_grad=True)
+    >>> optimizer = nn.optim.SGD([p], lr=0.5)
+    >>> _ = p.sum().backward()
+    >>> with Context(TRAINING=1):
+    ...     optimizer.step()
+    >>> p.tolist()
+    [0.5, 0.5]
     """
 
     name = "sgd"
@@ -198,13 +79,13 @@ class SGD(Optimizer):
         )
 
     def _remember(self) -> dict[str, Tensor]:
-        return _zeros("momentum", self.params) if self.config["momentum"] else {}
+        return zeros("momentum", self.params) if self.config["momentum"] else {}
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
         decay, momentum = self.config["weight_decay"], self.config["momentum"]
         rate = self.lr.reshape(())
         made: list[Update] = []
-        for i, p, g in _with_gradient(self.params, gradients):
+        for i, p, g in with_gradient(self.params, gradients):
             if decay:
                 g = g + p.detach() * decay
             g = rate * g if self.config["classic"] else g
@@ -227,6 +108,14 @@ class Adam(Optimizer):
 
     c = 1 - bᵗ is kept as the same moving average of ones, which needs no power and loses no digits.
     `weight_decay` adds ``weight_decay * p`` to the gradient.
+
+    >>> p = Tensor([1.0, 1.0], requires_grad=True)
+    >>> optimizer = nn.optim.Adam([p], lr=0.5)
+    >>> _ = p.sum().backward()
+    >>> with Context(TRAINING=1):
+    ...     optimizer.step()
+    >>> [round(x, 4) for x in p.tolist()]
+    [0.5, 0.5]
     """
 
     name = "adam"
@@ -247,7 +136,7 @@ class Adam(Optimizer):
 
     def _remember(self) -> dict[str, Tensor]:
         corrections = {name: Tensor.zeros(1) for name in ("c1", "c2")}
-        return _zeros("m", self.params) | _zeros("v", self.params) | corrections
+        return zeros("m", self.params) | zeros("v", self.params) | corrections
 
     def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
         """The step as it is; LAMB fits its length to the parameter's."""
@@ -259,7 +148,7 @@ class Adam(Optimizer):
         c2 = self.state["c2"] * b2 + (1 - b2)
         made: list[Update] = [(self.state["c1"], c1), (self.state["c2"], c2)]
         rate, c1, c2 = (t.reshape(()) for t in (self.lr, c1, c2))  # parameters may be 0-d
-        for i, p, g in _with_gradient(self.params, gradients):
+        for i, p, g in with_gradient(self.params, gradients):
             old = p.detach()
             if decay and not self.decoupled:
                 g = g + old * decay
@@ -276,7 +165,16 @@ class Adam(Optimizer):
 
 @public
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameter itself (Loshchilov and Hutter 2019)."""
+    """Adam whose weight decay shrinks the parameter itself (Loshchilov and Hutter 2019).
+
+    >>> p = Tensor([1.0, 1.0], requires_grad=True)
+    >>> optimizer = nn.optim.AdamW([p], lr=0.5)
+    >>> _ = p.sum().backward()
+    >>> with Context(TRAINING=1):
+    ...     optimizer.step()
+    >>> [round(x, 4) for x in p.tolist()]
+    [0.495, 0.495]
+    """
 
     name = "adamw"
     decoupled = True
@@ -293,30 +191,11 @@ class AdamW(Adam):
         super().__init__(params, lr, b1, b2, eps, weight_decay)
 
 
-def _zeros(name: str, params: Sequence[Tensor]) -> dict[str, Tensor]:
-    """One zero tensor per parameter, in float32 where the parameter is narrower."""
-    return {
-        f"{name}.{i}": Tensor.zeros(*p.shape, dtype=max(p.dtype, dtypes.float32, key=_width))
-        for i, p in enumerate(params)
-    }
-
-
-def _width(dtype: Any) -> int:
-    return int(dtype.itemsize)
-
-
-def _with_gradient(
-    params: Sequence[Tensor], gradients: Sequence[Tensor | None]
-) -> list[tuple[int, Tensor, Tensor]]:
-    pairs = enumerate(zip(params, gradients, strict=True))
-    return [(i, p, g) for i, (p, g) in pairs if g is not None]
-
-
 # ---- optimizers that scale a step by the sizes of parameter and direction
 
 
 def _length(t: Tensor) -> Tensor:
-    return t.cast(max(t.dtype, dtypes.float32, key=_width)).square().sum().sqrt()
+    return t.cast(max(t.dtype, dtypes.float32, key=width)).square().sum().sqrt()
 
 
 def _trust(p: Tensor, move: Tensor, ratio: Tensor) -> Tensor:
@@ -333,6 +212,14 @@ class LARS(Optimizer):
         v <- momentum v + lr t (g + weight_decay p);  p <- p - v
 
     With `classic` False the rate is not part of v but multiplies it; Nesterov looks a step ahead.
+
+    >>> p = Tensor([1.0, 1.0], requires_grad=True)
+    >>> optimizer = nn.optim.LARS([p], lr=0.5)
+    >>> _ = p.sum().backward()
+    >>> with Context(TRAINING=1):
+    ...     optimizer.step()
+    >>> [round(x, 4) for x in p.tolist()]
+    [0.9995, 0.9995]
     """
 
     name = "lars"
@@ -358,13 +245,13 @@ class LARS(Optimizer):
         )
 
     def _remember(self) -> dict[str, Tensor]:
-        return _zeros("momentum", self.params)
+        return zeros("momentum", self.params)
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
         momentum, decay = self.config["momentum"], self.config["weight_decay"]
         rate = self.lr.reshape(())
         made: list[Update] = []
-        for i, p, g in _with_gradient(self.params, gradients):
+        for i, p, g in with_gradient(self.params, gradients):
             old = p.detach()
             size = _length(old)
             trust = _trust(old, g, size * self.config["tcoef"] / (_length(g) + size * decay))
@@ -382,7 +269,16 @@ class LARS(Optimizer):
 @public
 class LAMB(Adam):
     """Adam whose step is as long as the parameter (You et al. 2020): with Adam's direction r, plus
-    weight_decay p, ``p <- p - lr |p| / |r| r``."""
+    weight_decay p, ``p <- p - lr |p| / |r| r``.
+
+    >>> p = Tensor([1.0, 1.0], requires_grad=True)
+    >>> optimizer = nn.optim.LAMB([p], lr=0.5)
+    >>> _ = p.sum().backward()
+    >>> with Context(TRAINING=1):
+    ...     optimizer.step()
+    >>> [round(x, 4) for x in p.tolist()]
+    [0.5, 0.5]
+    """
 
     name = "lamb"
     decoupled = True
@@ -412,6 +308,14 @@ class Muon(Optimizer):
     O takes the singular values near 1 by `ns_steps` of Newton and Schulz's iteration. Parameters of
     more than two axes count as matrices of rows; those of fewer belong to another optimizer, see
     `OptimizerGroup`.
+
+    >>> p = Tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    >>> optimizer = nn.optim.Muon([p], lr=0.5, weight_decay=0)
+    >>> _ = p.sum().backward()
+    >>> with Context(TRAINING=1):
+    ...     optimizer.step()
+    >>> p.shape
+    (2, 2)
     """
 
     name = "muon"
@@ -441,13 +345,13 @@ class Muon(Optimizer):
                     f"muon trains matrices, not a parameter of shape {p.shape}; give that one to"
                     " another optimizer of an OptimizerGroup."
                 )
-        return _zeros("momentum", self.params)
+        return zeros("momentum", self.params)
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
         momentum, decay = self.config["momentum"], self.config["weight_decay"]
         rate = self.lr.reshape(())
         made: list[Update] = []
-        for i, p, g in _with_gradient(self.params, gradients):
+        for i, p, g in with_gradient(self.params, gradients):
             last = self.state[f"momentum.{i}"]
             velocity = last * momentum + g
             made.append((last, velocity))
@@ -472,46 +376,18 @@ def _orthogonal(x: Tensor, steps: int) -> Tensor:
     return x.transpose(0, 1) if tall else x
 
 
-# ---- several together
-
-
-@public
-class OptimizerGroup:
-    """Optimizers for different parameters that step as one, in one plan."""
-
-    def __init__(self, *optimizers: Optimizer) -> None:
-        if not optimizers:
-            raise ArgumentError("an OptimizerGroup takes at least one optimizer.")
-        self.optimizers = list(optimizers)
-        self.params = [p for o in optimizers for p in o.params]
-        if len({id(p) for p in self.params}) < len(self.params):
-            raise ArgumentError("an OptimizerGroup trains each parameter by one optimizer only.")
-
-    def __getitem__(self, i: int) -> Optimizer:
-        return self.optimizers[i]
-
-    def step(self) -> None:
-        """Make one step of all."""
-        moved = [o._moves() for o in self.optimizers if any(p.grad is not None for p in o.params)]
-        if not moved:
-            self.optimizers[0]._moves()  # says what is missing
-        realize([t for tensors in moved for t in tensors])
-
-    def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
-        for o in self.optimizers:
-            o.zero_grad()
-
-    def __repr__(self) -> str:
-        return f"OptimizerGroup({', '.join(map(repr, self.optimizers))})"
-
-
 @public
 def clip_grad_norm_(
     params: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0
 ) -> Tensor:
     """Scale the gradients of `params` so that the norm of all of them together is at most
-    `max_norm`; gives the norm before. Nothing is computed until the gradients are."""
+    `max_norm`; gives the norm before. Nothing is computed until the gradients are.
+
+    >>> p = Tensor([3.0, 4.0], requires_grad=True)
+    >>> _ = (p * p).sum().backward()
+    >>> nn.clip_grad_norm_([p], 5.0).item(), [round(g, 3) for g in p.grad.tolist()]
+    (10.0, [3.0, 4.0])
+    """
     given = [params] if isinstance(params, Tensor) else list(params)
     if strange := [p for p in given if not isinstance(p, Tensor)]:
         raise ArgumentError(f"clip_grad_norm_ takes Tensors, not {shown(strange[0])}.")
@@ -534,7 +410,11 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 
 @public
 def make(optimizer: str | Optimizer | Mapping[str, Any], **options: Any) -> Optimizer:
-    """An optimizer by name with its options, or the one given."""
+    """An optimizer by name with its options, or the one given.
+
+    >>> nn.optim.make("adam", lr=0.1)
+    Adam(lr=0.1, b1=0.9, b2=0.999, eps=1e-08, weight_decay=0.0)
+    """
     if isinstance(optimizer, Optimizer):
         if options:
             raise ArgumentError(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..errors import ArgumentError, ShapeError, public
 from ..tensor import Tensor
 from . import init
-from .layers import wrong_input
+from .wrong import named, wrong_input
 
 State = tuple[Tensor, ...]
 
@@ -50,6 +50,16 @@ def _added(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x.linear(weight.transpose(0, 1), bias)
 
 
+def _check_state(layer: _Kind, state: Any, shape: tuple[int, ...]) -> None:
+    if len(state) != layer.parts:
+        raise ArgumentError(
+            f"{named(layer)} takes a state of {layer.parts} parts, not {len(state)}."
+        )
+    for part in state:
+        if part.shape != shape:
+            raise ShapeError(f"{named(layer)} takes a state of {shape}, got {part.shape}.")
+
+
 @public
 class _Cell(_Kind):
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
@@ -67,9 +77,7 @@ class _Cell(_Kind):
         if state is None:
             zeros = Tensor.zeros(*shape, dtype=x.dtype, requires_grad=False)
             state = (zeros,) * self.parts
-        for part in state:
-            if part.shape != shape:
-                raise ShapeError(f"{self!r} takes a state of {shape}, got {part.shape}.")
+        _check_state(self, state, shape)
         gates = _added(state[0], self.weight_hh, self.bias_hh)
         return self._step(_added(x, self.weight_ih, self.bias_ih), gates, state)
 
@@ -85,6 +93,10 @@ class LSTMCell(_Lstm, _Cell):
         c <- sigmoid(f) c + sigmoid(i) tanh(g);   h <- sigmoid(o) tanh(c)
 
     Takes (N, input_size) and (h, c) of (N, hidden_size), zeros without; gives the new (h, c).
+
+    >>> h, c = nn.LSTMCell(3, 4)(Tensor.ones(2, 3))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
     """
 
     def __call__(
@@ -102,6 +114,9 @@ class GRUCell(_Gru, _Cell):
         n = tanh(x W_in' + b_in + r (h W_hn' + b_hn));   h <- (1 - z) n + z h
 
     Takes (N, input_size) and h of (N, hidden_size), zeros without; gives the new h.
+
+    >>> nn.GRUCell(3, 4)(Tensor.ones(2, 3)).shape
+    (2, 4)
     """
 
     def __call__(self, x: Tensor, state: Tensor | None = None) -> Tensor:
@@ -128,7 +143,11 @@ class _Sequence(_Kind):
             if n < 1:
                 raise ArgumentError(f"{type(self).__name__}: {name}={n} is less than 1.")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
+        self.batch_first, self.dropout, self.bidirectional = (
+            batch_first,
+            dropout,
+            bool(bidirectional),
+        )
         start, rows = init.uniform(hidden_size**-0.5), self.gates * hidden_size
         for layer in range(num_layers):
             width = input_size if layer == 0 else hidden_size * (1 + bidirectional)
@@ -173,9 +192,7 @@ class _Sequence(_Kind):
         shape = (self.num_layers * (1 + self.bidirectional), x.shape[1], self.hidden_size)
         if state is None:
             return (Tensor.zeros(*shape, dtype=x.dtype, requires_grad=False),) * self.parts
-        for part in state:
-            if part.shape != shape:
-                raise ShapeError(f"{self!r} takes a state of {shape}, got {part.shape}.")
+        _check_state(self, state, shape)
         return tuple(state)
 
     def _pass(self, x: Tensor, state: State, suffix: str, reverse: bool) -> tuple[Tensor, State]:
@@ -202,7 +219,12 @@ class _Sequence(_Kind):
 @public
 class LSTM(_Lstm, _Sequence):
     """Layers of `LSTMCell` over a sequence: x and optionally (h, c), each (layers · directions, N,
-    hidden_size), give the outputs (T, N, directions · hidden_size) and the final (h, c)."""
+    hidden_size), give the outputs (T, N, directions · hidden_size) and the final (h, c).
+
+    >>> out, (h, c) = nn.LSTM(3, 4, num_layers=2)(Tensor.ones(5, 2, 3))
+    >>> out.shape, h.shape
+    ((5, 2, 4), (2, 2, 4))
+    """
 
     def __call__(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
@@ -214,7 +236,12 @@ class LSTM(_Lstm, _Sequence):
 @public
 class GRU(_Gru, _Sequence):
     """Layers of `GRUCell` over a sequence: x and optionally h (layers · directions, N, hidden_size)
-    give the outputs (T, N, directions · hidden_size) and the final h."""
+    give the outputs (T, N, directions · hidden_size) and the final h.
+
+    >>> out, h = nn.GRU(3, 4, bidirectional=True)(Tensor.ones(5, 2, 3))
+    >>> out.shape, h.shape
+    ((5, 2, 8), (2, 2, 4))
+    """
 
     def __call__(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         outputs, (h,) = self._run(x, None if state is None else (state,))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ..dtype import DType
+from ..dtype import DType, dtypes
 from ..errors import ArgumentError, ShapeError, did_you_mean, is_ours, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
@@ -20,10 +20,25 @@ from ..tensor.base import one_owner
 from ..tensor.store import inside, new_leaf, read
 from ..tensor.store import realize as realize_all
 
+__all__ = [
+    "get_parameters",
+    "get_state_dict",
+    "load_state_dict",
+    "safe_load",
+    "safe_load_metadata",
+    "safe_save",
+    "tar_extract",
+    "zip_extract",
+]
+
 
 @public
 def get_state_dict(obj: Any, prefix: str = "") -> dict[str, Tensor]:
-    """Every Tensor that can be reached from `obj`, by its path."""
+    """Every Tensor that can be reached from `obj`, by its path.
+
+    >>> list(nn.get_state_dict({"fc": nn.Linear(2, 3)}))
+    ['fc.weight', 'fc.bias']
+    """
     found: dict[str, Tensor] = {}
     stack: list[tuple[str, Any, tuple[int, ...]]] = [(prefix.strip("."), obj, ())]
     while stack:
@@ -31,12 +46,12 @@ def get_state_dict(obj: Any, prefix: str = "") -> dict[str, Tensor]:
         if isinstance(value, Tensor):
             found[path or "value"] = value
         elif id(value) not in above:  # an object below itself is not walked again
-            inner = [(f"{path}.{name}" if path else name, v) for name, v in _parts(value)]
+            inner = [(f"{path}.{name}" if path else name, v) for name, v in parts(value)]
             stack += [(name, v, (*above, id(value))) for name, v in reversed(inner)]
     return found
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What lies directly below an object: items of containers, attributes of the rest."""
     if isinstance(value, Mapping):
         yield from ((str(k), v) for k, v in value.items())
@@ -55,7 +70,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 def put_back(obj: Any, path: str, tensor: Tensor) -> bool:
     """Make the place that `get_state_dict` calls `path` hold `tensor`; whether it was found."""
-    for name, part in _parts(obj):
+    for name, part in parts(obj):
         if name == path:
             _set_part(obj, name, tensor)
             return True
@@ -84,7 +99,11 @@ _OPAQUE = (type, str, bytes, ModuleType, FunctionType, MethodType)
 
 @public
 def get_parameters(obj: Any) -> list[Tensor]:
-    """The Tensors of `obj` that take a gradient, each once, in the order of their paths."""
+    """The Tensors of `obj` that take a gradient, each once, in the order of their paths.
+
+    >>> len(nn.get_parameters([nn.Linear(2, 3), nn.BatchNorm(3)]))
+    4
+    """
     unique = {id(t): t for t in get_state_dict(obj).values() if is_parameter(t)}
     return list(unique.values())
 
@@ -106,6 +125,11 @@ def load_state_dict(
     """Set the Tensors of `obj` to the values of the same name, cast to their dtype.
 
     Nothing is changed unless everything fits. `strict` demands the same names on both sides.
+
+    >>> layer = nn.Linear(1, 1)
+    >>> nn.load_state_dict(layer, {"weight": [[2.0]], "bias": [1.0]})
+    >>> layer(Tensor([3.0])).tolist()
+    [7.0]
     """
     own = get_state_dict(obj)
     if strict:
@@ -167,7 +191,14 @@ def safe_save(
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write named Tensors to a .safetensors file, atomically."""
+    """Write named Tensors to a .safetensors file, atomically.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "w.safetensors")
+    >>> nn.safe_save({"w": Tensor([1.0, 2.0])}, path, {"by": "me"})
+    >>> nn.safe_load(path)["w"].tolist(), nn.safe_load_metadata(path)
+    ([1.0, 2.0], {'by': 'me'})
+    """
     specs = {name: TensorSpec(t.dtype, t.shape, read(t)) for name, t in tensors.items()}
     with atomic(path) as file:
         for chunk in st.plan(specs, metadata):
@@ -176,7 +207,10 @@ def safe_save(
 
 @public
 def safe_load(source: Any, device: str | None = None) -> dict[str, Tensor]:
-    """The Tensors of a .safetensors file (a path or bytes), by name."""
+    """The Tensors of a .safetensors file (a path or bytes), by name.
+
+    >>> nn.safe_load("weights.safetensors")["fc.weight"].shape  # doctest: +SKIP
+    """
     with SafetensorsFile(source) as file:
         return {
             info.name: from_bytes(data, info.dtype, info.shape, device)
@@ -186,9 +220,51 @@ def safe_load(source: Any, device: str | None = None) -> dict[str, Tensor]:
 
 @public
 def safe_load_metadata(source: Any) -> dict[str, str]:
-    """The texts that a .safetensors file carries beside its Tensors."""
+    """The texts that a .safetensors file carries beside its Tensors.
+
+    >>> nn.safe_load_metadata("weights.safetensors")  # doctest: +SKIP
+    """
     with SafetensorsFile(source) as file:
         return file.metadata
+
+
+@public
+def zip_extract(source: Any, limit: int = 4 << 30) -> dict[str, Tensor]:
+    """The files of a ZIP archive (a path, bytes or a uint8 Tensor) as uint8 Tensors by name.
+
+    Nothing is written to disk. Raises FormatError where the archive is broken, has a name that
+    leads out of it, is encrypted, or unpacks to more than `limit` bytes.
+
+    >>> import io, zipfile
+    >>> file = io.BytesIO()
+    >>> with zipfile.ZipFile(file, "w") as archive:
+    ...     archive.writestr("a.bin", bytes([1, 2]))
+    >>> {name: t.tolist() for name, t in nn.state.zip_extract(file.getvalue()).items()}
+    {'a.bin': [1, 2]}
+    """
+    from ..files import unpack
+
+    return {name: _flat(data) for name, data in unpack.unzipped(_stored(source), limit)}
+
+
+@public
+def tar_extract(source: Any, limit: int = 4 << 30) -> dict[str, Tensor]:
+    """The files of a tar archive, packed by gzip, bzip2, xz or not, as `zip_extract` gives them.
+    Links and devices in it are refused.
+
+    >>> list(nn.state.tar_extract("images.tar.gz"))  # doctest: +SKIP
+    """
+    from ..files import unpack
+
+    return {name: _flat(data) for name, data in unpack.untarred(_stored(source), limit)}
+
+
+def _stored(source: Any) -> Any:
+    return source.data().cast("B") if isinstance(source, Tensor) else source
+
+
+def _flat(data: bytes) -> Tensor:
+    return from_bytes(memoryview(data), dtypes.uint8, (len(data),))
 
 
 def from_bytes(

@@ -42,7 +42,12 @@ class Alignment(Statistics):
         al. 2006). self holds log-probabilities (T, N, classes), `targets` labels (N, S); of row n
         the first `input_lengths[n]` steps and `target_lengths[n]` labels count. A mean is of losses
         divided by their target lengths, as torch's. inf where no alignment fits, or 0 and without
-        gradient under `zero_infinity`. The graph grows with T."""
+        gradient under `zero_infinity`. The graph grows with T.
+
+        >>> logs = Tensor([[[0.5, 0.5]]]).log()
+        >>> round(logs.ctc_loss(Tensor([[1]]), Tensor([1]), Tensor([1])).item(), 4)
+        0.6931
+        """
         y = tensor_of(targets, _NAME)
         if self.ndim != 3 or y.ndim != 2 or y.shape[0] != self.shape[1] or not self.shape[0]:
             raise ShapeError(

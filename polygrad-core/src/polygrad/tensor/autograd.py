@@ -29,7 +29,11 @@ class Autograd(Alignment):
     @property
     def requires_grad(self) -> Flag | None:
         """True: takes a gradient, or was computed from such a leaf; None: takes one if no leaf says
-        True."""
+        True.
+
+        >>> Tensor([1.0], requires_grad=True).requires_grad
+        True
+        """
         return self._requires_grad
 
     @requires_grad.setter
@@ -37,7 +41,11 @@ class Autograd(Alignment):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: Flag | None = True) -> Tensor:
-        """Set `requires_grad`: True, False or None. What is marked True is a leaf from then on."""
+        """Set `requires_grad`: True, False or None. What is marked True is a leaf from then on.
+
+        >>> Tensor([1.0]).requires_grad_().requires_grad
+        True
+        """
         self._requires_grad = wants_gradient(requires_grad, self.uop.dtype)
         if self._requires_grad:
             owner = _leaves.setdefault(id(self.uop), self)  # type: ignore[arg-type]
@@ -48,28 +56,51 @@ class Autograd(Alignment):
 
     @property
     def is_leaf(self) -> Flag:
-        """Whether no operation made it."""
+        """Whether no operation made it.
+
+        >>> Tensor([1.0]).is_leaf
+        True
+        """
         return _leaves.get(id(self.uop)) is self
 
     @property
     def is_param(self) -> Flag | None:
-        """Whether a captured Model trains it; None: if it is a float."""
+        """Whether a captured Model trains it; None: if it is a float.
+
+        >>> Tensor([1.0], is_param=True).is_param
+        True
+        """
         return self._is_param
 
     def is_param_(self, is_param: Flag = True) -> Tensor:
-        """Mark as a parameter, or (False) as auxiliary state that no optimizer touches."""
+        """Mark as a parameter, or (False) as auxiliary state that no optimizer touches.
+
+        >>> Tensor([1.0]).is_param_(False).is_param
+        False
+        """
         self._is_param = maybe("is_param", is_param)
         self._requires_grad = self._requires_grad if self._is_param else False
         return self  # type: ignore[return-value]
 
     def detach(self) -> Tensor:
-        """The same values, through which no gradient flows."""
+        """The same values, through which no gradient flows.
+
+        >>> Tensor([1.0], requires_grad=True).detach().requires_grad
+        False
+        """
         out = result(self.uop.detach(), self)
         out._requires_grad = False
         return out
 
     def zero_grad(self) -> None:
-        """Forget `grad`."""
+        """Forget `grad`.
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> _ = (x * x).sum().backward()
+        >>> x.zero_grad()
+        >>> x.grad is None
+        True
+        """
         self.grad = None
 
     def backward(self, gradient: Any = None, retain_graph: Flag = False) -> Tensor:
@@ -77,7 +108,13 @@ class Autograd(Alignment):
 
         `gradient`, of self's shape, is what flows in; it may be left out for a scalar. An
         assignment that follows (an optimizer's step) computes self and lets its graph go, unless
-        `retain_graph`."""
+        `retain_graph`.
+
+        >>> x = Tensor([1.0, 2.0], requires_grad=True)
+        >>> _ = (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [2.0, 4.0]
+        """
         seed = self._seed("backward", gradient)
         leaves = self._receivers()
         from ..gradient import flows
@@ -101,7 +138,12 @@ class Autograd(Alignment):
         self, *targets: Base, gradient: Any = None, allow_unused: Flag = False
     ) -> list[Tensor]:
         """d self / d target for each target, leaving every `grad` alone. A target that self does
-        not depend on is an error, or gets zeros under `allow_unused`."""
+        not depend on is an error, or gets zeros under `allow_unused`.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> [g.tolist() for g in (x * x).sum().gradient(x)]
+        [[2.0, 4.0]]
+        """
         seed = self._seed("gradient", gradient)
         one_owner((self, *targets))
         for t in targets:
@@ -165,7 +207,13 @@ class Autograd(Alignment):
     @staticmethod
     @contextmanager
     def no_grad() -> Iterator[None]:
-        """Operations inside the block are not followed by gradients."""
+        """Operations inside the block are not followed by gradients.
+
+        >>> with Tensor.no_grad():
+        ...     y = Tensor([1.0], requires_grad=True) * 2
+        >>> y.requires_grad
+        False
+        """
         token = _no_grad.set(True)
         try:
             yield
@@ -176,11 +224,19 @@ class Autograd(Alignment):
 
     def assign(self, value: Any) -> Tensor:
         """Overwrite self with `value`, which must have its shape and dtype; gives self. Lazy, as
-        everything: what was built from the old value before keeps it."""
+        everything: what was built from the old value before keeps it.
+
+        >>> Tensor([1.0, 2.0]).assign(Tensor([3.0, 4.0])).tolist()
+        [3.0, 4.0]
+        """
         return self._assigned(self._accepted("assign", value).uop)
 
     def copy_from(self, data: Any) -> Tensor:
-        """Write host data or another tensor into the storage of self, now; gives self."""
+        """Write host data or another tensor into the storage of self, now; gives self.
+
+        >>> Tensor([1.0, 2.0]).copy_from([3.0, 4.0]).tolist()
+        [3.0, 4.0]
+        """
         new = self._accepted("copy_from", data)
         out = self._assigned(new.uop if new._device == self._device else new.to(self.device).uop)
         realize([self])
@@ -193,7 +249,11 @@ class Autograd(Alignment):
         return self  # type: ignore[return-value]
 
     def replace(self, other: Base) -> Tensor:
-        """Become what `other` is, another graph of the same shape and dtype; nothing is written."""
+        """Become what `other` is, another graph of the same shape and dtype; nothing is written.
+
+        >>> Tensor([1.0]).replace(Tensor([2.0])).tolist()
+        [2.0]
+        """
         self._replace(self._accepted("replace", other).uop)
         return self  # type: ignore[return-value]
 

@@ -3,10 +3,10 @@
 Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
-    Base → Elementwise → Unary → Distribution → Movement → Joining → Reduce → Activation → Linalg
-         → Special → Scans → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
-         → Sorting → Decompositions → Writing → Statistics → Alignment → Autograd → Interop
-         → Keeping → Tensor
+    Base → Casting → Elementwise → Operators → Unary → Distribution → Movement → Pieces → Joining
+         → Reduce → Activation → Linalg → Special → Scans → Convolution → Pooling → Loss
+         → Creation → Random → Layers → Indexing → Kernels → Sorting → Decompositions → Writing
+         → Statistics → Alignment → Autograd → Interop → Keeping → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.
@@ -63,23 +63,39 @@ class Base:
 
     @property
     def shape(self) -> Shape:
-        """The sizes of its axes."""
+        """The sizes of its axes.
+
+        >>> Tensor.ones(2, 3).shape
+        (2, 3)
+        """
         return self.uop.shape
 
     @property
     def dtype(self) -> DType:
-        """The type of its elements."""
+        """The type of its elements.
+
+        >>> Tensor([1.5]).dtype
+        dtypes.float32
+        """
         return self.uop.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> Tensor.ones(2, 3).ndim
+        2
+        """
         return len(self.uop.shape)
 
     @property
     @public
     def device(self) -> str:
-        """The name of the device that holds or will hold it."""
+        """The name of the device that holds or will hold it.
+
+        >>> Tensor([1], device="interp").device
+        'interp'
+        """
         if self._device is None:
             from ..device import default
 
@@ -88,36 +104,64 @@ class Base:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime that it belongs to."""
+        """The runtime that it belongs to.
+
+        >>> Tensor([1.0]).runtime is Tensor([2.0]).runtime
+        True
+        """
         from ..engine.runtime import owned_by
 
         return owned_by(self._owner)
 
     @public
     def size(self, axis: int | None = None, *, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis."""
+        """The shape, or the size of one axis.
+
+        >>> Tensor.ones(2, 3).size(), Tensor.ones(2, 3).size(-1)
+        ((2, 3), 3)
+        """
         axis = either("size", axis, dim)
         return self.shape if axis is None else self.shape[own_axis("size", axis, self.ndim)]
 
     def numel(self) -> int:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> Tensor.ones(2, 3).numel()
+        6
+        """
         return size(self.uop.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> Tensor([1], dtype="int16").element_size()
+        2
+        """
         return self.uop.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Bytes of all elements.
+
+        >>> Tensor([1, 2], dtype="int16").nbytes
+        4
+        """
         return size(self.uop.shape) * self.uop.dtype.itemsize
 
     def dim(self) -> int:
-        """The number of axes (torch's name for `ndim`)."""
+        """The number of axes (torch's name for `ndim`).
+
+        >>> Tensor.ones(2, 3).dim()
+        2
+        """
         return len(self.uop.shape)
 
     def is_floating_point(self) -> bool:
-        """Whether its elements are floats."""
+        """Whether its elements are floats.
+
+        >>> Tensor([1.5]).is_floating_point(), Tensor([1]).is_floating_point()
+        (True, False)
+        """
         return self.uop.dtype.is_float
 
     # ---- making results

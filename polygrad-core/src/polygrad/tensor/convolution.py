@@ -1,8 +1,8 @@
-"""Convolution and pooling over the last axes: (batch, channels, *places).
+"""Convolution over the last axes: (batch, channels, *places).
 
 A convolution is windows of the padded input times the weight, one multiplication of two expanded
 views and one sum over channels and window, exactly the shape of a matrix product; nothing is copied
-into columns. Pooling reduces the windows. Padding is an integer, one for each place axis, twice as
+into columns. Padding is an integer, one for each place axis, twice as
 many (left, right, top, bottom, … from the last axis, as torch's pad), pairs, or "same" / "valid".
 """
 
@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import promote
 from ..errors import ArgumentError, ShapeError, no_such, shown
-from ..uop.ops import Ops, Shape, UOp, size
-from .base import Base, Flag, Integer, result
+from ..uop.ops import Ops, Shape, UOp
+from .base import Base, Integer, result
 from .linalg import product_dtypes
-from .movement import pad_with
-from .reduce import narrow, wide
 from .scans import Scans
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ Pair = tuple[int, int]
 
 
 class Convolution(Scans):
-    """conv1d to conv3d, their transposes, average and maximum pooling."""
+    """conv1d to conv3d and their transposes."""
 
     __slots__ = ()
 
@@ -42,7 +40,11 @@ class Convolution(Scans):
         dtype: Any = None,
     ) -> Tensor:
         """Cross-correlation of (N, C, *places) with a weight (out, C / groups, *window), any number
-        of place axes; the result is (N, out, *places)."""
+        of place axes; the result is (N, out, *places).
+
+        >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[4.0, 4.0], [4.0, 4.0]]]]
+        """
         out = self._convolve("conv2d", weight, groups, stride, dilation, padding)
         out = _biased("conv2d", out, bias)
         return out if dtype is None else out.cast(dtype)
@@ -56,7 +58,11 @@ class Convolution(Scans):
         dilation: Any = 1,
         padding: Any = 0,
     ) -> Tensor:
-        """`conv2d` for one place axis."""
+        """`conv2d` for one place axis.
+
+        >>> Tensor([[[1.0, 2.0, 3.0]]]).conv1d(Tensor([[[1.0, 1.0]]])).tolist()
+        [[[3.0, 5.0]]]
+        """
         _expect_axes("conv1d", self, weight, 3)
         out = self._convolve("conv1d", weight, groups, stride, dilation, padding)
         return _biased("conv1d", out, bias)
@@ -70,7 +76,11 @@ class Convolution(Scans):
         dilation: Any = 1,
         padding: Any = 0,
     ) -> Tensor:
-        """`conv2d` for three place axes."""
+        """`conv2d` for three place axes.
+
+        >>> Tensor.ones(1, 1, 2, 2, 2).conv3d(Tensor.ones(1, 1, 2, 2, 2)).tolist()
+        [[[[[8.0]]]]]
+        """
         _expect_axes("conv3d", self, weight, 5)
         out = self._convolve("conv3d", weight, groups, stride, dilation, padding)
         return _biased("conv3d", out, bias)
@@ -86,19 +96,74 @@ class Convolution(Scans):
         output_padding: Any = 0,
     ) -> Tensor:
         """The transpose of `conv2d` in its input: weight (C, out / groups, *window); any place
-        axes."""
+        axes.
+
+        >>> Tensor.ones(1, 1, 2, 2).conv_transpose2d(Tensor.ones(1, 1, 2, 2), stride=2).shape
+        (1, 1, 4, 4)
+        """
         name = "conv_transpose2d"
+        return self._spread(name, weight, bias, groups, stride, dilation, padding, output_padding)
+
+    def conv_transpose1d(
+        self,
+        weight: Base,
+        bias: Base | None = None,
+        groups: Integer = 1,
+        stride: Any = 1,
+        dilation: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+    ) -> Tensor:
+        """`conv_transpose2d` for one place axis.
+
+        >>> Tensor([[[1.0, 2.0]]]).conv_transpose1d(Tensor([[[1.0, 1.0]]])).tolist()
+        [[[1.0, 3.0, 2.0]]]
+        """
+        name = "conv_transpose1d"
+        _expect_axes(name, self, weight, 3)
+        return self._spread(name, weight, bias, groups, stride, dilation, padding, output_padding)
+
+    def conv_transpose3d(
+        self,
+        weight: Base,
+        bias: Base | None = None,
+        groups: Integer = 1,
+        stride: Any = 1,
+        dilation: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+    ) -> Tensor:
+        """`conv_transpose2d` for three place axes.
+
+        >>> Tensor.ones(1, 1, 2, 2, 2).conv_transpose3d(Tensor.ones(1, 1, 2, 2, 2), stride=2).shape
+        (1, 1, 4, 4, 4)
+        """
+        name = "conv_transpose3d"
+        _expect_axes(name, self, weight, 5)
+        return self._spread(name, weight, bias, groups, stride, dilation, padding, output_padding)
+
+    def _spread(
+        self,
+        name: str,
+        weight: Base,
+        bias: Base | None,
+        groups: int,
+        stride: Any,
+        dilation: Any,
+        padding: Any,
+        output_padding: Any,
+    ) -> Tensor:
         places = self.ndim - 2
         window = _check_weight(name, self, weight, groups, channels_axis=0)
         strides, dilations, extra = (
-            _per_axis(name, what, x, places, least)
+            per_axis(name, what, x, places, least)
             for what, x, least in (
                 ("stride", stride, 1),
                 ("dilation", dilation, 1),
                 ("output_padding", output_padding, 0),
             )
         )
-        pads = _padding(name, padding, places, window, dilations)
+        pads = padding_of(name, padding, places, window, dilations)
         # Each element spreads over a window: the input with gaps, correlated with the window
         # flipped.
         around = [
@@ -112,74 +177,18 @@ class Convolution(Scans):
         out = gaps._convolve(name, kernel, groups, 1, dilations, around)
         return _biased(name, out, bias)
 
-    conv_transpose1d = conv_transpose3d = conv_transpose2d
-
     def _convolve(
         self, name: str, weight: Base, groups: int, stride: Any, dilation: Any, padding: Any
     ) -> Tensor:
         places = self.ndim - 2
         window = _check_weight(name, self, weight, groups, channels_axis=1)
-        strides = _per_axis(name, "stride", stride, places, 1)
-        dilations = _per_axis(name, "dilation", dilation, places, 1)
-        pads = _padding(name, padding, places, window, dilations)
+        strides = per_axis(name, "stride", stride, places, 1)
+        dilations = per_axis(name, "dilation", dilation, places, 1)
+        pads = padding_of(name, padding, places, window, dilations)
         inner, outer = product_dtypes(promote(self.uop.dtype, weight.uop.dtype))
         x = _padded(name, self.uop.cast(inner), pads, window, dilations)
         out = correlate(x, weight.uop.cast(inner), groups, strides, dilations)
         return result(out.cast(outer), self, weight)
-
-    # ---- pooling
-
-    def avg_pool2d(
-        self,
-        kernel_size: Any = (2, 2),
-        stride: Any = None,
-        dilation: Any = 1,
-        padding: Any = 0,
-        ceil_mode: Flag = False,
-        count_include_pad: Flag = True,
-    ) -> Tensor:
-        """The mean of each window of the last axes; padding counts unless `count_include_pad` is
-        False."""
-        plan = _Pool("avg_pool2d", self.shape, kernel_size, stride, dilation, padding, ceil_mode)
-        x = wide(self.uop)
-        total = plan.reduce(Ops.ADD, x.pad(plan.padded(plan.pads, plan.extra)))
-        if plan.even(count_include_pad):
-            out = total / float(size(plan.window))
-        else:
-            out = total / plan.counts(self.shape, count_include_pad, x.dtype)
-        return result(narrow(out, self.uop.dtype), self)
-
-    avg_pool1d = avg_pool3d = avg_pool2d
-
-    def max_pool2d(
-        self,
-        kernel_size: Any = (2, 2),
-        stride: Any = None,
-        dilation: Any = 1,
-        padding: Any = 0,
-        ceil_mode: Flag = False,
-        return_indices: Flag = False,
-    ) -> Any:
-        """The largest element of each window of the last axes; padding never wins. With
-        `return_indices` also the int32 number, within its plane, of the first largest."""
-        plan = _Pool("max_pool2d", self.shape, kernel_size, stride, dilation, padding, ceil_mode)
-        lowest = self.uop.dtype.min
-        pads = plan.padded(plan.pads, plan.extra)
-        x = pad_with(self.uop, pads, lowest)
-        out = result(plan.reduce(Ops.MAXIMUM, x), self)
-        return (out, result(plan.positions(x, self.shape), self)) if return_indices else out
-
-    max_pool1d = max_pool3d = max_pool2d
-
-    def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
-        """Means of equal parts; the last two axes must be multiples of `output_size`."""
-        wanted = _per_axis("adaptive_avg_pool2d", "output_size", output_size, 2, 1)
-        last = self.shape[-2:]
-        if len(last) < 2:
-            raise ShapeError(f"adaptive_avg_pool2d takes two axes or more, not {self.shape}.")
-        if any(n % k for n, k in zip(last, wanted, strict=True)):
-            raise ShapeError(f"adaptive_avg_pool2d: {last} is no multiple of {tuple(wanted)}.")
-        return self.avg_pool2d(tuple(n // k for n, k in zip(last, wanted, strict=True)))
 
 
 # ---- convolution on nodes
@@ -268,7 +277,7 @@ def _check_weight(name: str, x: Base, weight: Base, groups: int, channels_axis: 
     return weight.shape[2:]
 
 
-def _per_axis(name: str, what: str, x: Any, axes: int, least: int) -> tuple[int, ...]:
+def per_axis(name: str, what: str, x: Any, axes: int, least: int) -> tuple[int, ...]:
     values = tuple(x) if isinstance(x, (tuple, list)) else (x,) * axes
     if len(values) == 1:
         values = values * axes
@@ -280,7 +289,7 @@ def _per_axis(name: str, what: str, x: Any, axes: int, least: int) -> tuple[int,
     return values
 
 
-def _padding(
+def padding_of(
     name: str, padding: Any, axes: int, window: Sequence[int], dilations: Sequence[int]
 ) -> list[Pair]:
     """(before, after) for each place axis, in their order."""
@@ -302,96 +311,3 @@ def _padding(
     if len(values) == 2 * axes and axes:
         return [(values[i], values[i + 1]) for i in range(0, 2 * axes, 2)][::-1]
     return [(p, p) for p in (values * axes if len(values) == 1 else values)]
-
-
-class _Pool:
-    """The numbers of one pooling call."""
-
-    def __init__(
-        self,
-        name: str,
-        shape: Shape,
-        kernel: Any,
-        stride: Any,
-        dilation: Any,
-        padding: Any,
-        ceil: bool,
-    ) -> None:
-        self.axes = len(kernel) if isinstance(kernel, (tuple, list)) else 2
-        if len(shape) < self.axes:
-            given = shown(kernel)
-            raise ShapeError(f"{name}: shape {shape} has fewer axes than the window {given}.")
-        self.window = _per_axis(name, "kernel_size", kernel, self.axes, 1)
-        self.strides = _per_axis(
-            name, "stride", self.window if stride is None else stride, self.axes, 1
-        )
-        self.dilations = _per_axis(name, "dilation", dilation, self.axes, 1)
-        self.pads = _padding(name, padding, self.axes, self.window, self.dilations)
-        self.lead = len(shape) - self.axes
-        sizes = shape[self.lead :]
-        self.extra = []  # beyond the padding, for the last window of ceil_mode
-        for n, (b, a), k, s, d in zip(
-            sizes, self.pads, self.window, self.strides, self.dilations, strict=True
-        ):
-            reach = (k - 1) * d + 1
-            if n + b + a < reach or b < 0 or a < 0:
-                raise ShapeError(
-                    f"{name}: a window of {reach} does not fit an axis of {n} padded by {(b, a)}"
-                    f" (input {shape})."
-                )
-            self.extra.append(_beyond(n, b, a, reach, s) if ceil else 0)
-
-    def padded(self, pads: Sequence[Pair], extra: Sequence[int]) -> list[tuple[int, int, int]]:
-        around = [(b, a + e, 0) for (b, a), e in zip(pads, extra, strict=True)]
-        return [(0, 0, 0)] * self.lead + around
-
-    def reduce(self, op: Ops, padded: UOp) -> UOp:
-        x = windows(padded, self.window, self.strides, self.dilations)
-        first = self.lead + self.axes
-        return x.reduce(op, range(first, first + self.axes))
-
-    def even(self, count_pad: bool) -> bool:
-        """Whether every window counts all of its places."""
-        unpadded = all(p == (0, 0) for p in self.pads)
-        return (count_pad or unpadded) and not any(self.extra)
-
-    def counts(self, shape: Shape, count_pad: bool, dtype: Any) -> UOp:
-        """How many places count in each window: a constant of the shape, computed from ones."""
-        places = shape[self.lead :]
-        ones = UOp.const(dtype, 1)
-        if count_pad:
-            grown = [n + b + a for n, (b, a) in zip(places, self.pads, strict=True)]
-            around = [(0, e, 0) for e in self.extra]
-            x = ones.broadcast_to(grown).pad(around)
-        else:
-            x = ones.broadcast_to(places).pad(self.padded(self.pads, self.extra)[self.lead :])
-        x = windows(x, self.window, self.strides, self.dilations)
-        counted = x.reduce(Ops.ADD, range(self.axes, 2 * self.axes))
-        out = (*shape[: self.lead], *counted.shape)
-        return counted.broadcast_to(out)
-
-    def positions(self, padded: UOp, shape: Shape) -> UOp:
-        """The number within its plane of the first largest element of each window."""
-        from .reduce import position
-
-        places = shape[self.lead :]
-        x = windows(padded, self.window, self.strides, self.dilations)
-        flat = (*x.shape[: self.lead + self.axes], size(self.window))
-        numbers = UOp.iota(size(places)).reshape(places)
-        numbers = numbers.pad(self.padded(self.pads, self.extra)[self.lead :])
-        numbers = windows(numbers, self.window, self.strides, self.dilations)
-        numbers = numbers.reshape((*numbers.shape[: self.axes], size(self.window))).broadcast_to(
-            flat
-        )
-        best = position(x.reshape(flat), Ops.MAXIMUM, len(flat) - 1)
-        at = UOp.iota(size(self.window)).broadcast_to(flat)
-        chosen = at.eq(best.reshape((*best.shape, 1)).expand(flat))
-        return chosen.where(numbers, 0).reduce(Ops.ADD, (len(flat) - 1,))
-
-
-def _beyond(n: int, before: int, after: int, reach: int, stride: int) -> int:
-    """What ceil_mode adds behind: the last window may hang over, but must start inside (torch)."""
-    count = -(-(n + before + after - reach) // stride) + 1
-    if (count - 1) * stride >= n + before:
-        count -= 1
-    return max(0, (count - 1) * stride + reach - (n + before + after))

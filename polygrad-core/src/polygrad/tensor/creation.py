@@ -60,7 +60,11 @@ class Creation(Loss):
     def empty(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """Storage of a shape with anything in it; also a shape and dtype for signatures."""
+        """Storage of a shape with anything in it; also a shape and dtype for signatures.
+
+        >>> Tensor.empty(2, 3).shape
+        (2, 3)
+        """
         from .store import new_leaf
 
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
@@ -74,7 +78,11 @@ class Creation(Loss):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """`fill_value` everywhere; without a dtype the number's own kind."""
+        """`fill_value` everywhere; without a dtype the number's own kind.
+
+        >>> Tensor.full((2,), 7).tolist()
+        [7, 7]
+        """
         wanted = sizes("full", shape if isinstance(shape, (tuple, list)) else (shape,))
         value = number("full", "fill_value", fill_value)
         d = _dtype_of(value, dtype)
@@ -84,7 +92,11 @@ class Creation(Loss):
     def zeros(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """0 everywhere, float32 without a dtype."""
+        """0 everywhere, float32 without a dtype.
+
+        >>> Tensor.zeros(2).tolist()
+        [0.0, 0.0]
+        """
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
         return made(constant("zeros", sizes("zeros", shape), 0, d), device, requires_grad)
 
@@ -92,9 +104,26 @@ class Creation(Loss):
     def ones(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """1 everywhere, float32 without a dtype."""
+        """1 everywhere, float32 without a dtype.
+
+        >>> Tensor.ones(2, dtype="int32").tolist()
+        [1, 1]
+        """
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
         return made(constant("ones", sizes("ones", shape), 1, d), device, requires_grad)
+
+    @staticmethod
+    def from_url(url: str, device: Any = None, **options: Any) -> Tensor:
+        """The bytes at an https address as uint8, fetched once. Options are those of
+        `polygrad.fetch`: sha256, limit, timeout, insecure, refresh.
+
+        >>> Tensor.from_url("https://example.org/weights.bin").shape  # doctest: +SKIP
+        """
+        from ..files import fetch
+        from .store import new_leaf
+
+        data = fetch(url, **options).read_bytes()
+        return new_leaf(dtypes.uint8, (len(data),), device, memoryview(data))
 
     def full_like(
         self,
@@ -103,7 +132,11 @@ class Creation(Loss):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """`fill_value` in the shape, dtype and place of self."""
+        """`fill_value` in the shape, dtype and place of self.
+
+        >>> Tensor([1, 2]).full_like(5).tolist()
+        [5, 5]
+        """
         d = self.uop.dtype if dtype is None else to_dtype(dtype)
         value = number("full_like", "fill_value", fill_value)
         node = constant("full_like", self.shape, value, d)
@@ -112,19 +145,31 @@ class Creation(Loss):
     def zeros_like(
         self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """0 in the shape, dtype and place of self."""
+        """0 in the shape, dtype and place of self.
+
+        >>> Tensor([1, 2]).zeros_like().tolist()
+        [0, 0]
+        """
         return self.full_like(0, dtype, device, requires_grad)
 
     def ones_like(
         self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """1 in the shape, dtype and place of self."""
+        """1 in the shape, dtype and place of self.
+
+        >>> Tensor([1, 2]).ones_like().tolist()
+        [1, 1]
+        """
         return self.full_like(1, dtype, device, requires_grad)
 
     def empty_like(
         self, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """Storage in the shape, dtype and place of self."""
+        """Storage in the shape, dtype and place of self.
+
+        >>> Tensor([1, 2]).empty_like().shape
+        (2,)
+        """
         return self.empty(self.shape, **self._own(dtype, device), requires_grad=requires_grad)
 
     @staticmethod
@@ -137,7 +182,11 @@ class Creation(Loss):
         requires_grad: Flag | None = None,
     ) -> Tensor:
         """start, start + step, … before stop; nothing when the step leads away. Integers stay
-        integers."""
+        integers.
+
+        >>> Tensor.arange(3).tolist(), Tensor.arange(1, 2, 0.5).tolist()
+        ([0, 1, 2], [1.0, 1.5])
+        """
         if stop is None:
             start, stop = 0, start
         given = (("start", start), ("stop", stop), ("step", step))
@@ -165,7 +214,11 @@ class Creation(Loss):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """`steps` numbers from start to stop, both included, at equal distances."""
+        """`steps` numbers from start to stop, both included, at equal distances.
+
+        >>> Tensor.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        """
         start, stop = number("linspace", "start", start), number("linspace", "stop", stop)
         steps = integer("linspace", "steps", steps, 0)
         d = dtypes.default_float if dtype is None else to_dtype(dtype)
@@ -186,7 +239,11 @@ class Creation(Loss):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """1 where row and column agree, else 0."""
+        """1 where row and column agree, else 0.
+
+        >>> Tensor.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
         rows, columns = sizes("eye", (n, n if m is None else m))
         i = UOp.iota(rows).reshape((rows, 1)).expand((rows, columns))
         same = i.eq(UOp.iota(columns).broadcast_to((rows, columns)))
@@ -195,7 +252,11 @@ class Creation(Loss):
 
     @staticmethod
     def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-        """Coordinates of the grid that vectors span, one tensor for each of them."""
+        """Coordinates of the grid that vectors span, one tensor for each of them.
+
+        >>> [t.tolist() for t in Tensor.meshgrid(Tensor([1, 2]), Tensor([3, 4]))]
+        [[[1, 1], [2, 2]], [[3, 4], [3, 4]]]
+        """
         from .base import tensor_of
 
         if indexing not in ("ij", "xy"):
@@ -219,7 +280,11 @@ class Creation(Loss):
         return tuple(out)
 
     def one_hot(self, num_classes: Integer) -> Tensor:
-        """A new last axis that is 1 at the number each element holds, else 0; int32."""
+        """A new last axis that is 1 at the number each element holds, else 0; int32.
+
+        >>> Tensor([0, 2]).one_hot(3).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+        """
         from .base import result
 
         if self.uop.dtype.is_float:

@@ -107,7 +107,11 @@ class Decompositions(Sorting):
 
     def triangular_solve(self, b: Any, upper: Flag = False, unitriangular: Flag = False) -> Tensor:
         """X with T @ X = b, where T is the lower (or upper) triangle of self, its diagonal taken as
-        1 if `unitriangular`. The other triangle is not read."""
+        1 if `unitriangular`. The other triangle is not read.
+
+        >>> Tensor([[2.0, 0.0], [1.0, 1.0]]).triangular_solve(Tensor([[2.0], [3.0]])).tolist()
+        [[1.0], [2.0]]
+        """
 
         def how(t: UOp, y: UOp) -> UOp:
             return matrices.triangular(t, y, bool(upper), bool(unitriangular))
@@ -117,7 +121,11 @@ class Decompositions(Sorting):
     solve_triangular = triangular_solve
 
     def cholesky_solve(self, factor: Any, upper: Flag = False) -> Tensor:
-        """X with A @ X = self, given the Cholesky factor of A."""
+        """X with A @ X = self, given the Cholesky factor of A.
+
+        >>> Tensor([[8.0]]).cholesky_solve(Tensor([[2.0]])).tolist()
+        [[2.0]]
+        """
 
         def how(low: UOp, y: UOp) -> UOp:
             low = matrices.turned(low) if upper else low
@@ -128,7 +136,11 @@ class Decompositions(Sorting):
 
     def lstsq(self, b: Any, rcond: Real | None = None) -> Tensor:
         """The X of least size that makes self @ X - b smallest, for matrices of any shape and rank.
-        Singular values up to rcond (size times the dtype's precision) of the largest count as 0."""
+        Singular values up to rcond (size times the dtype's precision) of the largest count as 0.
+
+        >>> Tensor([[1.0], [1.0]]).lstsq(Tensor([[1.0], [3.0]])).round().tolist()
+        [[2.0]]
+        """
         limit = None if rcond is None else float(rcond)
 
         def how(a: UOp, y: UOp) -> UOp:
@@ -137,28 +149,44 @@ class Decompositions(Sorting):
         return self._solved("lstsq", b, how, square=False)
 
     def inv(self) -> Tensor:
-        """The inverse of square matrices; inf or NaN where there is none."""
+        """The inverse of square matrices; inf or NaN where there is none.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inv().tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
+        """
         s = Stack("inv", self, square=True)
         return s.back(s.uop if _empty(s.uop) else matrices.inverse(s.uop))
 
     inverse = inv
 
     def pinv(self, rcond: Real | None = None) -> Tensor:
-        """The pseudoinverse (Moore and Penrose) of matrices of any shape; `rcond` as in `lstsq`."""
+        """The pseudoinverse (Moore and Penrose) of matrices of any shape; `rcond` as in `lstsq`.
+
+        >>> Tensor([[2.0]]).pinv().tolist()
+        [[0.5]]
+        """
         s = Stack("pinv", self)
         if _empty(s.uop):
             return s.back(matrices.turned(s.uop))
         return s.back(matrices.pseudoinverse(s.uop, None if rcond is None else float(rcond)))
 
     def det(self) -> Tensor:
-        """The determinant of square matrices."""
+        """The determinant of square matrices.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).det().item()
+        8.0
+        """
         s = Stack("det", self, square=True)
         if s.uop.shape[1] == 0:
             return s.back(UOp.const(s.uop.dtype, 1.0).broadcast_to(s.uop.shape[:1]))
         return s.back(matrices.determinant(s.uop))
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """(sign, logarithm of the size) of the determinant; (0, -inf) where it is 0."""
+        """(sign, logarithm of the size) of the determinant; (0, -inf) where it is 0.
+
+        >>> [round(t.item(), 4) for t in Tensor([[-1.0]]).slogdet()]
+        [-1.0, 0.0]
+        """
         s = Stack("slogdet", self, square=True)
         if s.uop.shape[1] == 0:
             both = [UOp.const(s.uop.dtype, v).broadcast_to(s.uop.shape[:1]) for v in (1.0, 0.0)]
@@ -208,21 +236,35 @@ class Decompositions(Sorting):
 
     def cholesky(self, upper: Flag = False) -> Tensor:
         """L, lower triangular, with L @ L.T = self (or U with U.T @ U). Reads the lower triangle;
-        NaN where self is not positive definite."""
+        NaN where self is not positive definite.
+
+        >>> Tensor([[4.0]]).cholesky().tolist()
+        [[2.0]]
+        """
         s = Stack("cholesky", self, square=True)
         made = s.uop if _empty(s.uop) else matrices.cholesky(s.uop)
         return s.back(matrices.turned(made) if upper else made)
 
     def lu(self) -> tuple[Tensor, Tensor, Tensor]:
         """(P, L, U) with P @ L @ U = self: rows in an order that puts the largest of each column
-        first, L lower with a diagonal of ones, U upper."""
+        first, L lower with a diagonal of ones, U upper.
+
+        >>> p, l, u = Tensor([[0.0, 1.0], [2.0, 0.0]]).lu()
+        >>> (p @ l @ u).tolist()
+        [[0.0, 1.0], [2.0, 0.0]]
+        """
         s = _full("lu", self)
         low, up, order = matrices.lu(s.uop)
         return s.back(matrices.permutation(order, low)), s.back(low), s.back(up)
 
     def qr(self, mode: str = "reduced") -> tuple[Tensor, Tensor]:
         """(Q, R) with Q @ R = self, the columns of Q orthonormal, R upper. Of m by n matrices,
-        Q has min(m, n) columns, or m with mode "complete"."""
+        Q has min(m, n) columns, or m with mode "complete".
+
+        >>> q, r = Tensor([[3.0, 1.0], [4.0, 2.0]]).qr()
+        >>> (q @ r).round().tolist()
+        [[3.0, 1.0], [4.0, 2.0]]
+        """
         if mode not in ("reduced", "complete"):
             raise ArgumentError(f"qr: {no_such('mode', mode, ('reduced', 'complete'))}")
         s = _full("qr", self)
@@ -231,25 +273,42 @@ class Decompositions(Sorting):
 
     def eigh(self) -> tuple[Tensor, Tensor]:
         """(eigenvalues in ascending order, eigenvectors as columns) of symmetric matrices, of which
-        the lower triangle is read."""
+        the lower triangle is read.
+
+        >>> [t.shape for t in Tensor([[2.0, 0.0], [0.0, 1.0]]).eigh()]
+        [(2,), (2, 2)]
+        """
         s = Stack("eigh", self, square=True)
         _full("eigh", self)
         values, vectors = matrices.eigh(s.uop)
         return s.back(values), s.back(vectors)
 
     def eigvalsh(self) -> Tensor:
-        """The eigenvalues of symmetric matrices, in ascending order."""
+        """The eigenvalues of symmetric matrices, in ascending order.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 1.0]]).eigvalsh().round().tolist()
+        [1.0, 2.0]
+        """
         return self.eigh()[0]
 
     def svd(self, full_matrices: Flag = True) -> tuple[Tensor, Tensor, Tensor]:
         """(U, S, Vh) with U @ diag(S) @ Vh = self, S in descending order. U and Vh are square, or
-        without `full_matrices` as narrow as S."""
+        without `full_matrices` as narrow as S.
+
+        >>> u, s, vh = Tensor([[3.0, 0.0], [0.0, 4.0]]).svd()
+        >>> s.round().tolist()
+        [4.0, 3.0]
+        """
         s = _full("svd", self)
         u, values, vt = matrices.svd(s.uop, bool(full_matrices))
         return s.back(u), s.back(values), s.back(vt)
 
     def svdvals(self) -> Tensor:
-        """The singular values in descending order."""
+        """The singular values in descending order.
+
+        >>> Tensor([[3.0, 0.0], [0.0, 4.0]]).svdvals().round().tolist()
+        [4.0, 3.0]
+        """
         return self.svd(full_matrices=False)[1]
 
 

@@ -28,13 +28,17 @@ class Distribution(Unary):
         return self._formula(lambda x: stamped(formula, x))
 
     def erf(self) -> Tensor:
-        """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to self."""
+        """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to self. Floats
+        keep their dtype, integers become float32.
+
+        >>> Tensor([0.0, float("inf")]).erf().tolist()
+        [0.0, 1.0]
+        """
         return self._function(Ops.ERF)
 
     def erfc(self) -> Tensor:
         """1 - erf(self), without the loss of the difference: erfc(10) is 2.1e-45.
 
-        >>> from polygrad import Tensor
         >>> Tensor([0.0, 5.0]).erfc().tolist()[0]
         1.0
         """
@@ -43,7 +47,6 @@ class Distribution(Unary):
     def erfinv(self) -> Tensor:
         """y with erf(y) = self, for self in [-1, 1]; infinite at the ends.
 
-        >>> from polygrad import Tensor
         >>> Tensor([0.0, 1.0]).erfinv().tolist()
         [0.0, inf]
         """
@@ -52,7 +55,6 @@ class Distribution(Unary):
     def log_erfcx(self) -> Tensor:
         """log(exp(self^2) erfc(self)), without forming the exponential.
 
-        >>> from polygrad import Tensor
         >>> round(Tensor([1e4]).log_erfcx().item(), 4)
         -9.7827
         """
@@ -61,7 +63,6 @@ class Distribution(Unary):
     def ndtri(self) -> Tensor:
         """The standard normal's quantile: x with Phi(x) = self, for self in [0, 1].
 
-        >>> from polygrad import Tensor
         >>> Tensor([0.5, 0.0]).ndtri().tolist()
         [0.0, -inf]
         """
@@ -71,7 +72,6 @@ class Distribution(Unary):
         """log Phi(self) of the standard normal distribution function Phi, stable in both tails. The
         log of the survival function is `(-x).log_ndtr()`.
 
-        >>> from polygrad import Tensor
         >>> round(Tensor([-100.0]).log_ndtr().item(), 2)
         -5005.52
         """
@@ -81,7 +81,6 @@ class Distribution(Unary):
         """The standard normal's quantile at exp(self), for self <= 0, without the exponential: the
         inverse of `log_ndtr`.
 
-        >>> from polygrad import Tensor
         >>> round(Tensor([-5005.52]).ndtri_exp().item(), 2)
         -100.0
         """
@@ -90,7 +89,6 @@ class Distribution(Unary):
     def lgamma(self) -> Tensor:
         """log |Gamma(self)|; inf at the poles 0, -1, -2, …
 
-        >>> from polygrad import Tensor
         >>> Tensor([1.0, 0.0]).lgamma().tolist()
         [0.0, inf]
         """
@@ -99,7 +97,6 @@ class Distribution(Unary):
     def digamma(self) -> Tensor:
         """Gamma'(self) / Gamma(self), the slope of `lgamma`; NaN at the poles, -inf at 0.
 
-        >>> from polygrad import Tensor
         >>> round(Tensor([1.0]).digamma().item(), 4)
         -0.5772
         """

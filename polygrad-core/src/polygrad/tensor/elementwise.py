@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import dtypes, to_dtype
+from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
@@ -23,13 +23,13 @@ from .base import (
     broadcast_shape,
     common_dtype,
     either,
-    is_operand,
     joined,
     operand,
     result,
     scalar,
     tensor_of,
 )
+from .casting import Casting
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -141,83 +141,47 @@ def _inverse_power(x: UOp, y: UOp) -> UOp:
     return x.eq(1).where(one, x.eq(-1).where(odd.where(x._with(-1), one), 0))
 
 
-class Elementwise(Base):
-    """Casts, arithmetic, comparisons, bits and selection."""
+class Elementwise(Casting):
+    """Arithmetic, comparisons, bits and selection."""
 
     __slots__ = ()
-
-    # ---- casts
-
-    def cast(self, dtype: Any) -> Tensor:
-        """Elements converted to `dtype`: floats to integers truncate and saturate, NaN becomes
-        0."""
-        return result(self.uop.cast(to_dtype(dtype)), self)
-
-    def astype(self, dtype: Any) -> Tensor:
-        """numpy's name for `cast`."""
-        return self.cast(dtype)
-
-    def bitcast(self, dtype: Any) -> Tensor:
-        """The same bits read as another dtype of the same width."""
-        old, new = self.uop.dtype, to_dtype(dtype)
-        if new.itemsize != old.itemsize or (new is not old and "bool" in (new.kind, old.kind)):
-            raise DTypeError(f"bitcast: the bits of {old.name} are no {new.name}.")
-        return result(self.uop.bitcast(new), self)
-
-    def type_as(self, other: Base) -> Tensor:
-        """Cast to the dtype of `other`."""
-        return self.cast(other.dtype)
-
-    def bool(self) -> Tensor:
-        """Cast to bool: whether an element is not 0."""
-        return self.cast(dtypes.bool)
-
-    def short(self) -> Tensor:
-        """Cast to int16."""
-        return self.cast(dtypes.int16)
-
-    def int(self) -> Tensor:
-        """Cast to int32."""
-        return self.cast(dtypes.int32)
-
-    def long(self) -> Tensor:
-        """Cast to int64."""
-        return self.cast(dtypes.int64)
-
-    def half(self) -> Tensor:
-        """Cast to float16."""
-        return self.cast(dtypes.float16)
-
-    def bfloat16(self) -> Tensor:
-        """Cast to bfloat16."""
-        return self.cast(dtypes.bfloat16)
-
-    def float(self) -> Tensor:
-        """Cast to float32."""
-        return self.cast(dtypes.float32)
-
-    def double(self) -> Tensor:
-        """Cast to float64."""
-        return self.cast(dtypes.float64)
 
     # ---- arithmetic
 
     def add(self, other: Operand) -> Tensor:
-        """self + other."""
+        """self + other. Operands broadcast and promote.
+
+        >>> Tensor([1, 2]).add(0.5).tolist()
+        [1.5, 2.5]
+        """
         return binary("add", Ops.ADD, self, other)
 
     def sub(self, other: Operand, reverse: Flag = False) -> Tensor:
-        """self - other, or other - self."""
+        """self - other, or other - self. Operands broadcast and promote.
+
+        >>> Tensor([5, 7]).sub(2).tolist(), Tensor([5]).sub(2, reverse=True).tolist()
+        ([3, 5], [-3])
+        """
         return binary("sub", Ops.SUB, *((other, self) if reverse else (self, other)))
 
     def mul(self, other: Operand) -> Tensor:
-        """self * other."""
+        """self * other. Operands broadcast and promote.
+
+        >>> Tensor([[1], [2]]).mul(Tensor([10, 20])).tolist()
+        [[10, 20], [20, 40]]
+        """
         return binary("mul", Ops.MUL, self, other)
 
     def div(
         self, other: Operand, reverse: Flag = False, rounding_mode: str | None = None
     ) -> Tensor:
-        """self / other as floats; `rounding_mode` "floor" or "trunc" keeps integers integers."""
+        """self / other as floats; `rounding_mode` "floor" or "trunc" keeps integers integers.
+
+        >>> Tensor([7, -7]).div(2).tolist()
+        [3.5, -3.5]
+        >>> Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
+        [3, -3]
+        """
         x, y = (other, self) if reverse else (self, other)
         if rounding_mode is None:
             return floating("div", Ops.DIV, x, y)
@@ -227,78 +191,143 @@ class Elementwise(Base):
         return rational("div", rounding[rounding_mode], x, y)
 
     def idiv(self, other: Operand) -> Tensor:
-        """The quotient rounded down, as `//`."""
+        """The quotient rounded down, as `//`.
+
+        >>> Tensor([7, -7]).idiv(2).tolist(), Tensor([1]).idiv(0).tolist()
+        ([3, -4], [0])
+        """
         return rational("floor_divide", formulas.floor_quotient, self, other)
 
     floor_divide = idiv
 
     def mod(self, other: Operand, reverse: Flag = False) -> Tensor:
-        """The remainder of `//`: it has the sign of the divisor."""
+        """The remainder of `//`: it has the sign of the divisor.
+
+        >>> Tensor([7, -7]).mod(3).tolist()
+        [1, 2]
+        """
         return rational("mod", formulas.remainder, *((other, self) if reverse else (self, other)))
 
     remainder = mod
 
     def fmod(self, other: Operand) -> Tensor:
-        """The remainder of a quotient rounded towards zero: it has the sign of self."""
+        """The remainder of a quotient rounded towards zero: it has the sign of self.
+
+        >>> Tensor([7, -7]).fmod(3).tolist()
+        [1, -1]
+        """
         return rational("fmod", formulas.fmod, self, other)
 
     def pow(self, other: Operand, reverse: Flag = False) -> Tensor:
-        """self ** other."""
+        """self ** other.
+
+        >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
+        [1.0, 4.0, 9.0]
+        """
         return power(*((other, self) if reverse else (self, other)))
 
     def maximum(self, other: Operand) -> Tensor:
-        """The larger of each pair; NaN if one is NaN."""
+        """The larger of each pair; NaN if one is NaN. Operands broadcast and promote.
+
+        >>> Tensor([1, 5]).maximum(3).tolist()
+        [3, 5]
+        """
         return binary("maximum", Ops.MAXIMUM, self, other)
 
     def minimum(self, other: Operand) -> Tensor:
-        """The smaller of each pair; NaN if one is NaN."""
+        """The smaller of each pair; NaN if one is NaN. Operands broadcast and promote.
+
+        >>> Tensor([1, 5]).minimum(3).tolist()
+        [1, 3]
+        """
         return binary("minimum", Ops.MINIMUM, self, other)
 
     def copysign(self, other: Operand) -> Tensor:
-        """|self| with the sign of `other`, -0.0 included."""
+        """|self| with the sign of `other`, -0.0 included.
+
+        >>> Tensor([1.0, 2.0]).copysign(Tensor([-0.0, 3.0])).tolist()
+        [-1.0, 2.0]
+        """
         nodes, tensors = joined_floats("copysign", self, other)
         return result(formulas.copysign(*nodes), *tensors)
 
     def logaddexp(self, other: Operand) -> Tensor:
-        """log(exp(self) + exp(other)) without overflow."""
+        """log(exp(self) + exp(other)) without overflow.
+
+        >>> round(Tensor([1000.0]).logaddexp(1000.0).item(), 3)
+        1000.693
+        """
         nodes, tensors = joined_floats("logaddexp", self, other)
         return result(half_wide(formulas.logaddexp, *nodes), *tensors)
 
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """self + (end - self) * weight."""
+        """self + (end - self) * weight, exactly self at weight 0 and `end` at 1.
+
+        >>> Tensor([0.0, 10.0]).lerp(20.0, 0.5).tolist()
+        [10.0, 15.0]
+        """
         (a, b, w), tensors = joined_floats("lerp", self, end, weight)
-        return result(a + (b - a) * w, *tensors)
+        gap = b - a
+        return result((w < 0.5).where(a + gap * w, b - gap * (1.0 - w)), *tensors)
 
     # ---- comparisons
 
     def lt(self, other: Operand) -> Tensor:
-        """self < other."""
+        """self < other. Gives bools.
+
+        >>> Tensor([1, 2, 3]).lt(2).tolist()
+        [True, False, False]
+        """
         return binary("lt", Ops.CMPLT, self, other)
 
     def le(self, other: Operand) -> Tensor:
-        """self <= other."""
+        """self <= other. Gives bools.
+
+        >>> Tensor([1, 2, 3]).le(2).tolist()
+        [True, True, False]
+        """
         return binary("le", Ops.CMPLE, self, other)
 
     def gt(self, other: Operand) -> Tensor:
-        """self > other."""
+        """self > other. Gives bools.
+
+        >>> Tensor([1, 2, 3]).gt(2).tolist()
+        [False, False, True]
+        """
         return binary("gt", Ops.CMPLT, other, self)
 
     def ge(self, other: Operand) -> Tensor:
-        """self >= other."""
+        """self >= other. Gives bools.
+
+        >>> Tensor([1, 2, 3]).ge(2).tolist()
+        [False, True, True]
+        """
         return binary("ge", Ops.CMPLE, other, self)
 
     def eq(self, other: Operand) -> Tensor:
-        """self == other."""
+        """self == other. Gives bools.
+
+        >>> Tensor([1, 2, 3]).eq(2).tolist()
+        [False, True, False]
+        """
         return binary("eq", Ops.CMPEQ, self, other)
 
     def ne(self, other: Operand) -> Tensor:
-        """self != other."""
+        """self != other. Gives bools.
+
+        >>> Tensor([1, 2, 3]).ne(2).tolist()
+        [True, False, True]
+        """
         return binary("ne", Ops.CMPNE, self, other)
 
     def isclose(
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
     ) -> Tensor:
-        """|self - other| <= atol + rtol * |other|; equal infinities are close."""
+        """|self - other| <= atol + rtol * |other|; equal infinities are close. Gives bools.
+
+        >>> Tensor([1.0, float("inf")]).isclose(Tensor([1.0000001, float("inf")])).tolist()
+        [True, True]
+        """
         (a, b), tensors = joined_floats("isclose", self, other)
         near = formulas.absolute(a - b) <= formulas.absolute(b) * rtol + atol
         close = a.eq(b) | (near & formulas.isfinite(a) & formulas.isfinite(b))
@@ -309,45 +338,86 @@ class Elementwise(Base):
     # ---- bits and logic
 
     def bitwise_and(self, other: Operand) -> Tensor:
-        """self & other of integers or bools."""
+        """self & other of integers or bools. Raises DTypeError for floats.
+
+        >>> Tensor([6]).bitwise_and(3).tolist()
+        [2]
+        """
         return bitwise("bitwise_and", Ops.AND, self, other)
 
     def bitwise_or(self, other: Operand) -> Tensor:
-        """self | other of integers or bools."""
+        """self | other of integers or bools. Raises DTypeError for floats.
+
+        >>> Tensor([6]).bitwise_or(3).tolist()
+        [7]
+        """
         return bitwise("bitwise_or", Ops.OR, self, other)
 
     def bitwise_xor(self, other: Operand) -> Tensor:
-        """self ^ other of integers or bools."""
+        """self ^ other of integers or bools. Raises DTypeError for floats.
+
+        >>> Tensor([6]).bitwise_xor(3).tolist()
+        [5]
+        """
         return bitwise("bitwise_xor", Ops.XOR, self, other)
 
     def bitwise_not(self) -> Tensor:
-        """~self of integers or bools."""
+        """~self of integers or bools. Raises DTypeError for floats.
+
+        >>> Tensor([0, -1]).bitwise_not().tolist(), Tensor([True]).bitwise_not().tolist()
+        ([-1, 0], [False])
+        """
         if self.uop.dtype.is_float:
             raise DTypeError(f"bitwise_not takes integers or bools, not {self.uop.dtype.name}.")
         return self._unary(Ops.NOT)
 
     def lshift(self, other: Operand) -> Tensor:
-        """self << other of integers; shifting by the width or more gives 0."""
+        """self << other of integers; shifting by the width or more gives 0. Raises DTypeError for
+        floats.
+
+        >>> Tensor([1, 3]).lshift(2).tolist()
+        [4, 12]
+        """
         return bitwise("lshift", Ops.SHL, self, other)
 
     def rshift(self, other: Operand) -> Tensor:
-        """self >> other of integers; the sign is kept."""
+        """self >> other of integers; the sign is kept. Raises DTypeError for floats.
+
+        >>> Tensor([-8, 8]).rshift(2).tolist()
+        [-2, 2]
+        """
         return bitwise("rshift", Ops.SHR, self, other)
 
     def logical_not(self) -> Tensor:
-        """Whether an element is 0."""
+        """Whether an element is 0. Gives bools.
+
+        >>> Tensor([0, 3]).logical_not().tolist()
+        [True, False]
+        """
         return result(self.uop.cast(dtypes.bool).eq(False), self)
 
     def logical_and(self, other: Operand) -> Tensor:
-        """Whether both are not 0."""
+        """Whether both are not 0. Gives bools.
+
+        >>> Tensor([0, 3]).logical_and(1).tolist()
+        [False, True]
+        """
         return self._logical("logical_and", Ops.AND, other)
 
     def logical_or(self, other: Operand) -> Tensor:
-        """Whether one is not 0."""
+        """Whether one is not 0. Gives bools.
+
+        >>> Tensor([0, 3]).logical_or(0).tolist()
+        [False, True]
+        """
         return self._logical("logical_or", Ops.OR, other)
 
     def logical_xor(self, other: Operand) -> Tensor:
-        """Whether exactly one is not 0."""
+        """Whether exactly one is not 0. Gives bools.
+
+        >>> Tensor([0, 3]).logical_xor(1).tolist()
+        [True, False]
+        """
         return self._logical("logical_xor", Ops.XOR, other)
 
     def _logical(self, name: str, op: Ops, other: Operand) -> Tensor:
@@ -357,14 +427,22 @@ class Elementwise(Base):
     # ---- selection
 
     def where(self, x: Operand, y: Operand) -> Tensor:
-        """x where self is not 0, else y; the three broadcast together."""
+        """x where self is not 0, else y; the three broadcast together.
+
+        >>> Tensor([True, False]).where(Tensor([1.0, 2.0]), 0).tolist()
+        [1.0, 0.0]
+        """
         (a, b), tensors = joined("where", x, y)
         shape = broadcast_shape("where", [self.shape, *(t.shape for t in tensors)])
         nodes = [u.broadcast_to(shape) for u in (self.uop.cast(dtypes.bool), a, b)]
         return result(UOp.alu(Ops.WHERE, *nodes), self, *tensors)
 
     def masked_fill(self, mask: Operand, value: Operand) -> Tensor:
-        """`value` where `mask` is true, else self."""
+        """`value` where `mask` is true, else self.
+
+        >>> Tensor([1, 2, 3]).masked_fill(Tensor([True, False, True]), 0).tolist()
+        [0, 2, 0]
+        """
         where = tensor_of(mask, "masked_fill")
         (a, b), tensors = joined("masked_fill", self, value, dtype=self.uop.dtype)
         shape = broadcast_shape("masked_fill", [a.shape, where.shape])
@@ -379,7 +457,11 @@ class Elementwise(Base):
         min: Operand = None,  # torch's spelling
         max: Operand = None,
     ) -> Tensor:
-        """max(low, min(high, self)); NaN stays NaN. At a bound the slope is 1."""
+        """max(low, min(high, self)); NaN stays NaN. At a bound the slope is 1.
+
+        >>> Tensor([-2, 0, 5]).clamp(-1, 3).tolist()
+        [-1, 0, 3]
+        """
         name = "clamp"
         low, high = either(name, min_, min, "min"), either(name, max_, max, "max")
         if low is None and high is None:
@@ -393,102 +475,3 @@ class Elementwise(Base):
         return out if high is None else binary(name, Ops.MINIMUM, out, high)
 
     clip = clamp
-
-    # ---- operators
-
-    def __add__(self, other: Operand) -> Tensor:
-        return binary("add", Ops.ADD, self, other) if is_operand(other) else NotImplemented
-
-    def __radd__(self, other: Operand) -> Tensor:
-        return binary("add", Ops.ADD, other, self) if is_operand(other) else NotImplemented
-
-    def __sub__(self, other: Operand) -> Tensor:
-        return binary("sub", Ops.SUB, self, other) if is_operand(other) else NotImplemented
-
-    def __rsub__(self, other: Operand) -> Tensor:
-        return binary("sub", Ops.SUB, other, self) if is_operand(other) else NotImplemented
-
-    def __mul__(self, other: Operand) -> Tensor:
-        return binary("mul", Ops.MUL, self, other) if is_operand(other) else NotImplemented
-
-    def __rmul__(self, other: Operand) -> Tensor:
-        return binary("mul", Ops.MUL, other, self) if is_operand(other) else NotImplemented
-
-    def __truediv__(self, other: Operand) -> Tensor:
-        return floating("div", Ops.DIV, self, other) if is_operand(other) else NotImplemented
-
-    def __rtruediv__(self, other: Operand) -> Tensor:
-        return floating("div", Ops.DIV, other, self) if is_operand(other) else NotImplemented
-
-    def __floordiv__(self, other: Operand) -> Tensor:
-        return self.idiv(other) if is_operand(other) else NotImplemented
-
-    def __rfloordiv__(self, other: Operand) -> Tensor:
-        quotient = formulas.floor_quotient
-        return (
-            rational("floor_divide", quotient, other, self) if is_operand(other) else NotImplemented
-        )
-
-    def __mod__(self, other: Operand) -> Tensor:
-        return self.mod(other) if is_operand(other) else NotImplemented
-
-    def __rmod__(self, other: Operand) -> Tensor:
-        return self.mod(other, True) if is_operand(other) else NotImplemented
-
-    def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
-        return (self // other, self % other) if is_operand(other) else NotImplemented
-
-    def __rdivmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
-        return (other // self, other % self) if is_operand(other) else NotImplemented
-
-    def __pow__(self, other: Operand) -> Tensor:
-        return power(self, other) if is_operand(other) else NotImplemented
-
-    def __rpow__(self, other: Operand) -> Tensor:
-        return power(other, self) if is_operand(other) else NotImplemented
-
-    def __and__(self, other: Operand) -> Tensor:
-        return self.bitwise_and(other) if is_operand(other) else NotImplemented
-
-    def __or__(self, other: Operand) -> Tensor:
-        return self.bitwise_or(other) if is_operand(other) else NotImplemented
-
-    def __xor__(self, other: Operand) -> Tensor:
-        return self.bitwise_xor(other) if is_operand(other) else NotImplemented
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __lshift__(self, other: Operand) -> Tensor:
-        return self.lshift(other) if is_operand(other) else NotImplemented
-
-    def __rlshift__(self, other: Operand) -> Tensor:
-        return bitwise("lshift", Ops.SHL, other, self) if is_operand(other) else NotImplemented
-
-    def __rshift__(self, other: Operand) -> Tensor:
-        return self.rshift(other) if is_operand(other) else NotImplemented
-
-    def __rrshift__(self, other: Operand) -> Tensor:
-        return bitwise("rshift", Ops.SHR, other, self) if is_operand(other) else NotImplemented
-
-    def __invert__(self) -> Tensor:
-        return self.bitwise_not()
-
-    def __lt__(self, other: Operand) -> Tensor:
-        return self.lt(other) if is_operand(other) else NotImplemented
-
-    def __le__(self, other: Operand) -> Tensor:
-        return self.le(other) if is_operand(other) else NotImplemented
-
-    def __gt__(self, other: Operand) -> Tensor:
-        return self.gt(other) if is_operand(other) else NotImplemented
-
-    def __ge__(self, other: Operand) -> Tensor:
-        return self.ge(other) if is_operand(other) else NotImplemented
-
-    def __eq__(self, other: Operand) -> Tensor:  # type: ignore[override]
-        return self.eq(other) if is_operand(other) else NotImplemented
-
-    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
-        return self.ne(other) if is_operand(other) else NotImplemented
-
-    __hash__ = object.__hash__

@@ -1,8 +1,10 @@
 """Formulas: what composite elementwise operations are made of, as functions of nodes.
 
 They take and give nodes of one float dtype, and are written so that the chain rule over them is
-right too: no `0 * inf` in a tail, the slope people expect at a kink. Methods in `elementwise.py`
-and `activation.py` hand them on; gradients and layers may use them as they are.
+right too: no `0 * inf` in a tail, the slope people expect at a kink. Where no way of writing one
+has the right slope at infinity, at an end of the domain or at a tie, its slope stands in a table at
+the end. Methods in `elementwise.py` and `activation.py` hand them on; gradients and layers may use
+them as they are.
 """
 
 from __future__ import annotations
@@ -180,11 +182,16 @@ def softplus(x: UOp) -> UOp:
 
 
 def logaddexp(a: UOp, b: UOp) -> UOp:
-    """log(exp(a) + exp(b)); two equal infinities stay themselves."""
+    """log(exp(a) + exp(b)); two equal infinities stay themselves and share the slope."""
     big, small = a.maximum(b), a.minimum(b)
-    same = a.eq(b)
-    gap = same.where(a._with(0.0), small - big)
-    return same.where(a, big) + log1p(exp(gap))
+    gap = a.eq(b).where(a._with(0.0), small - big)
+    return sloped("logaddexp", big + log1p(exp(gap)), a, b)
+
+
+def _logaddexp_rule(node: UOp, g: UOp) -> list[UOp]:
+    _, a, b = node.src
+    share = sigmoid(a.eq(b).where(a._with(0.0), a - b))
+    return [g * share, g * (1.0 - share)]
 
 
 def sinh(x: UOp) -> UOp:
@@ -224,7 +231,7 @@ def asinh(x: UOp) -> UOp:
     a = large.where(x._with(1.0), size)
     small = log1p(a * (a / (sqrt(a * a + 1.0) + 1.0) + 1.0))  # keeps -0.0
     far = log(large.where(size, 1.0)) + math.log(2.0)
-    return copysign_of(large.where(far, small), x)
+    return sloped("asinh", copysign_of(large.where(far, small), x), x)
 
 
 def acosh(x: UOp) -> UOp:
@@ -233,13 +240,13 @@ def acosh(x: UOp) -> UOp:
     t = large.where(x._with(1.0), x - 1.0)
     far = log(large.where(x, 1.0)) + math.log(2.0)
     near = log1p(t + sqrt(t * 2.0 + t * t))
-    return large.where(far, (x < 1.0).where(x._with(math.nan), near))
+    return sloped("acosh", large.where(far, (x < 1.0).where(x._with(math.nan), near)), x)
 
 
 def atanh(x: UOp) -> UOp:
     """log1p(2 x / (1 - x)) / 2."""
     size = copysign_of(x, x)
-    return copysign_of(log1p((size + size) / (1.0 - size)) * 0.5, x)
+    return sloped("atanh", copysign_of(log1p((size + size) / (1.0 - size)) * 0.5, x), x)
 
 
 # ---- activations
@@ -285,7 +292,8 @@ def atan(x: UOp) -> UOp:
     reduced = middle.where((size - 1.0) / (size + 1.0), size)
     t = big.where(-recip(safe), big.where(size._with(0.0), reduced))
     base = big.where(x._with(math.pi / 2), middle.where(x._with(math.pi / 4), 0.0))
-    return x.eq(0.0).where(x, copysign_of(base + _atan_small(t), x))  # -0.0 stays
+    value = x.eq(0.0).where(x, copysign_of(base + _atan_small(t), x))  # -0.0 stays
+    return sloped("atan", value, x)
 
 
 def _atan_small(t: UOp) -> UOp:
@@ -323,12 +331,36 @@ _ATAN_Q = (
 
 def asin(x: UOp) -> UOp:
     """atan(x / sqrt((1 - x) (1 + x))), pi/2 at the ends."""
-    return atan(x / sqrt((1.0 - x) * (x + 1.0)))
+    return sloped("asin", atan(x / sqrt((1.0 - x) * (x + 1.0))), x)
 
 
 def acos(x: UOp) -> UOp:
     """2 atan(sqrt((1 - x) / (1 + x)))."""
-    return atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0
+    return sloped("acos", atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0, x)
+
+
+# ---- slopes by name
+
+
+def sloped(name: str, value: UOp, *inputs: UOp) -> UOp:
+    """The value, differentiated by the rule of that name."""
+    return function(name, [value], *inputs)[0]
+
+
+def _on_circle(x: UOp) -> UOp:
+    """1 / sqrt(1 - x^2): inf at the ends, NaN outside."""
+    return recip(sqrt((1.0 - x) * (x + 1.0)))
+
+
+FUNCTIONS.update(  # from x and the value
+    asinh=by_slope(lambda x, _: recip(sqrt(x * x + 1.0))),
+    acosh=by_slope(lambda x, _: recip(sqrt(x - 1.0) * sqrt(x + 1.0))),
+    atanh=by_slope(lambda x, _: recip((1.0 - x) * (x + 1.0))),
+    atan=by_slope(lambda x, _: recip(x * x + 1.0)),
+    asin=by_slope(lambda x, _: _on_circle(x)),
+    acos=by_slope(lambda x, _: -_on_circle(x)),
+)
+FUNCTIONS["logaddexp"] = _logaddexp_rule
 
 
 def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:

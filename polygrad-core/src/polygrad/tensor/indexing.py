@@ -79,17 +79,27 @@ class Indexing(Layers):
     def gather(self, dim: Any = None, index: Any = None, *, axis: Integer | None = None) -> Tensor:
         """out[i][j] = self[index[i][j]][j] for dim 0, and so on: torch's gather. `index` may be
         smaller than self in the other axes. An index outside its axis reads 0, or is an IndexError
-        under POLY_CHECK=1."""
+        under POLY_CHECK=1.
+
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+        [[2], [3]]
+        """
         at, chosen = either("gather", dim, axis), tensor_of(index, "gather")
-        a = axis_of("gather", at, self.ndim)
-        places = flat_places("gather", self.shape, chosen, a)
+        return self._gathered("gather", chosen, axis_of("gather", at, self.ndim))
+
+    def _gathered(self, name: str, chosen: Tensor, axis: int) -> Tensor:
+        places = flat_places(name, self.shape, chosen, axis)
         return result(self.uop.reshape((self.numel(),)).gather(places, 0), self, chosen)
 
     def take_along_axis(
         self, indices: Any, axis: Integer | None = None, *, dim: Integer | None = None
     ) -> Tensor:
         """numpy's name for `gather`: `indices` broadcasts with self in the other axes; flat for
-        None."""
+        None.
+
+        >>> Tensor([[3, 1, 2]]).take_along_axis(Tensor([[1, 2, 0]]), 1).tolist()
+        [[1, 2, 3]]
+        """
         axis, chosen = either("take_along_axis", axis, dim), tensor_of(indices, "take_along_axis")
         if axis is None:
             return self.ravel().take_along_axis(chosen.ravel(), 0)
@@ -99,19 +109,20 @@ class Indexing(Layers):
                 f"take_along_axis: indices {chosen.shape} and the tensor {self.shape} must have the"
                 " same number of axes."
             )
-        rest = [
-            broadcast_shape("take_along_axis", [s[:a] + (1,) + s[a + 1 :]])
-            for s in (self.shape, chosen.shape)
-        ]
+        rest = [(*s[:a], 1, *s[a + 1 :]) for s in (self.shape, chosen.shape)]
         both = broadcast_shape("take_along_axis", rest)
-        mine = self.expand(*both[:a], self.shape[a], *both[a + 1 :])
-        return mine.gather(a, chosen.expand(*both[:a], chosen.shape[a], *both[a + 1 :]))
+        mine, places = (t.expand(*both[:a], t.shape[a], *both[a + 1 :]) for t in (self, chosen))
+        return mine._gathered("take_along_axis", places, a)
 
     def take(
         self, indices: Any, axis: Integer | None = None, *, dim: Integer | None = None
     ) -> Tensor:
         """The elements of an axis that `indices` number, whose shape takes its place; flat for
-        None."""
+        None.
+
+        >>> Tensor([[1, 2], [3, 4]]).take(Tensor([3, 0])).tolist()
+        [4, 1]
+        """
         axis = either("take", axis, dim)
         if axis is None:
             return self.ravel().take(indices, 0)
@@ -119,17 +130,29 @@ class Indexing(Layers):
         return self[(slice(None),) * a + (_listed(indices),)]
 
     def index_select(self, dim: Integer, index: Any) -> Tensor:
-        """The slices of an axis that a vector numbers (torch's name for `take`)."""
+        """The slices of an axis that a vector numbers (torch's name for `take`).
+
+        >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1, 1])).tolist()
+        [[2, 2], [4, 4]]
+        """
         return self.take(index, dim)
 
     def masked_select(self, mask: Any) -> Tensor:
-        """The elements where `mask` is true, as a vector; computes the mask."""
+        """The elements where `mask` is true, as a vector; computes the mask.
+
+        >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+        [1, 3]
+        """
         chosen = tensor_of(mask, "masked_select")
         both = broadcast_shape("masked_select", [self.shape, chosen.shape])
         return self.expand(both)[chosen.expand(both).cast(dtypes.bool)]
 
     def nonzero(self) -> Tensor:
-        """The indices of the elements that are not 0, one row each; computes self."""
+        """The indices of the elements that are not 0, one row each; computes self.
+
+        >>> Tensor([[0, 1], [2, 0]]).nonzero().tolist()
+        [[0, 1], [1, 0]]
+        """
         columns = nonzero(self.cast(dtypes.bool))
         count = len(columns[0]) if columns else int(bool(self))
         flat = [n for row in zip(*columns, strict=True) for n in row]

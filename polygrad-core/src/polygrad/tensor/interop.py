@@ -29,7 +29,11 @@ class Interop(Autograd):
     # ---- computing
 
     def realize(self, *others: Any) -> Tensor:
-        """Compute now (with `others` in one go) and keep the result; gives self."""
+        """Compute now (with `others` in one go) and keep the result; gives self.
+
+        >>> (Tensor([1, 2]) + 1).realize().tolist()
+        [2, 3]
+        """
         realize([self, *(tensor_of(t, "realize") for t in others)])
         return self  # type: ignore[return-value]
 
@@ -37,7 +41,11 @@ class Interop(Autograd):
         """The tensor on another device, or in another runtime; itself if it is there already.
 
         A runtime (`rt`, or `y.runtime`) gets a copy of the values, through the host, on its own
-        device: no gradient flows through, and a leaf keeps its `requires_grad`."""
+        device: no gradient flows through, and a leaf keeps its `requires_grad`.
+
+        >>> Tensor([1]).to("interp").device
+        'interp'
+        """
         if isinstance(device, engine.Runtime):
             return self._moved(device)
         name = device_name(device)
@@ -58,23 +66,42 @@ class Interop(Autograd):
         return out
 
     def cpu(self) -> Tensor:
-        """The tensor on the device "cpu"."""
+        """The tensor on the device "cpu".
+
+        >>> Tensor([1]).cpu().device
+        'cpu'
+        """
         return self.to("cpu")
 
     def cuda(self) -> Tensor:
-        """The tensor on the device "cuda"."""
+        """The tensor on the device "cuda".
+
+        >>> Tensor([1]).cuda().device  # doctest: +SKIP
+        """
         return self.to("cuda")
 
     def contiguous(self) -> Tensor:
-        """Stored in row-major order when it is computed, whatever reads it."""
+        """Stored in row-major order when it is computed, whatever reads it.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        [[1, 3], [2, 4]]
+        """
         return self._same(self.uop.contiguous())
 
     def clone(self) -> Tensor:
-        """A copy with storage of its own."""
+        """A copy with storage of its own.
+
+        >>> Tensor([1, 2]).clone().tolist()
+        [1, 2]
+        """
         return self._same(UOp(Ops.CONTIGUOUS, self.uop.dtype, (self.uop,)))
 
     def to_(self, device: Any) -> Tensor:
-        """Move self to another device; gives self."""
+        """Move self to another device; gives self.
+
+        >>> Tensor([1]).to_("interp").device
+        'interp'
+        """
         moved = self.to(device)
         self._replace(moved.uop)
         self._device = moved._device
@@ -82,7 +109,11 @@ class Interop(Autograd):
 
     @staticmethod
     def numpy_many(*tensors: Any) -> list[Any]:
-        """Several tensors as numpy arrays, computed in one go."""
+        """Several tensors as numpy arrays, computed in one go.
+
+        >>> [a.tolist() for a in Tensor.numpy_many(Tensor([1]), Tensor([2]))]
+        [[1], [2]]
+        """
         given = [tensor_of(t, "numpy_many") for t in tensors]
         realize(given)
         return [t.numpy() for t in given]
@@ -91,22 +122,37 @@ class Interop(Autograd):
 
     def data(self) -> memoryview:
         """The values as a memoryview with format and shape, a copy; bfloat16 and 8-bit floats as
-        raw unsigned words."""
+        raw unsigned words.
+
+        >>> list(Tensor([1, 2]).data())
+        [1, 2]
+        """
         view: memoryview = host.formatted(read(self), self.uop.dtype, self.shape)
         return view
 
     def numpy(self) -> Any:
         """The values as a numpy array of its own; bfloat16 and 8-bit floats, which numpy lacks,
         become float32, which holds them exactly. `.bitcast("uint16")` or `"uint8"` is their bits.
+
+        >>> Tensor([1, 2]).numpy()
+        array([1, 2], dtype=int32)
         """
         return host.array_of(read(self), self.uop.dtype, self.shape)
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers; a number for a 0-d tensor."""
+        """The values as nested lists of Python numbers; a number for a 0-d tensor.
+
+        >>> Tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         return host.nested(unpack(self.uop.dtype, read(self)), self.shape)
 
     def item(self) -> Any:
-        """The value of a tensor with one element, as a Python number."""
+        """The value of a tensor with one element, as a Python number.
+
+        >>> Tensor([[2.5]]).item()
+        2.5
+        """
         return self._one("item()", "; use .tolist() or .numpy()")
 
     def _one(self, name: str, hint: str = "") -> Any:

@@ -18,13 +18,14 @@ from .base import (
     result,
     tensor_of,
 )
-from .movement import Axes, Movement, pad_with, piece, unsqueeze
+from .movement import Axes, pad_with, piece, unsqueeze
+from .pieces import Pieces
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Joining(Movement):
+class Joining(Pieces):
     """cat, stack, roll and pad."""
 
     __slots__ = ()
@@ -32,7 +33,11 @@ class Joining(Movement):
     # ---- joining
 
     def cat(self, *others: Any, axis: int | None = None, dim: int | None = None) -> Tensor:
-        """Tensors one after the other along an axis; also `Tensor.cat([a, b], axis)`."""
+        """Tensors one after the other along an axis; also `Tensor.cat([a, b], axis)`.
+
+        >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
+        [1, 2, 3]
+        """
         tensors, axis = _parts("cat", self, others, axis, dim)
         nodes, used = _same_dtype("cat", tensors)
         a = axis_of("cat", axis, len(nodes[0].shape))
@@ -54,7 +59,11 @@ class Joining(Movement):
     concat = cat
 
     def stack(self, *others: Any, axis: int | None = None, dim: int | None = None) -> Tensor:
-        """Tensors of one shape along a new axis; also `Tensor.stack([a, b], axis)`."""
+        """Tensors of one shape along a new axis; also `Tensor.stack([a, b], axis)`.
+
+        >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
+        [[1, 2], [3, 4]]
+        """
         tensors, axis = _parts("stack", self, others, axis, dim)
         nodes, used = _same_dtype("stack", tensors)
         for u in nodes:
@@ -68,7 +77,13 @@ class Joining(Movement):
     def pad(self, padding: Any, mode: str = "constant", value: Any = 0.0) -> Tensor:
         """Elements put around: `(left, right, top, bottom, …)` from the last axis on (torch), or a
         pair or None for each axis. Modes: constant, reflect, replicate, circular. Negative cuts
-        off."""
+        off.
+
+        >>> Tensor([1, 2]).pad((1, 1), value=9).tolist()
+        [9, 1, 2, 9]
+        >>> Tensor([1.0, 2.0, 3.0]).pad((1, 1), mode="reflect").tolist()
+        [2.0, 1.0, 2.0, 3.0, 2.0]
+        """
         pads = _pads("pad", padding, self.ndim)
         if mode not in _PADDING:
             raise ArgumentError(f"pad: {no_such('mode', mode, _PADDING)}")
@@ -91,7 +106,11 @@ class Joining(Movement):
     def roll(
         self, shifts: Axes, axis: Axes = None, *, dim: Axes = None, dims: Axes = None
     ) -> Tensor:
-        """Elements moved by `shifts`; what leaves at one end enters at the other."""
+        """Elements moved by `shifts`; what leaves at one end enters at the other.
+
+        >>> Tensor([1, 2, 3]).roll(1).tolist()
+        [3, 1, 2]
+        """
         axis = either("roll", either("roll", axis, dim), dims)
         if axis is None:
             return self.ravel().roll(shifts, 0).reshape(self.shape)

@@ -40,7 +40,12 @@ class Keeping(Interop):
 
     @property
     def uop_physical(self) -> UOp | None:
-        """The node with the memory of self; None before it is computed."""
+        """The node with the memory of self; None before it is computed.
+
+        >>> x = Tensor([1.0]) + 1
+        >>> x.uop_physical is None, x.realize().uop_physical is None
+        (True, False)
+        """
         runtime = self.runtime
         leaf = runtime.leaf_of(self.uop)
         return leaf if leaf is not None and runtime.find(leaf) is not None else None
@@ -48,7 +53,12 @@ class Keeping(Interop):
     @property
     def logical_state(self) -> State:
         """ "lazy": not computed; "kept": computed, and the graph is there; "stored": values alone,
-        given as data or computed without keeping the graph."""
+        given as data or computed without keeping the graph.
+
+        >>> x = Tensor([1.0]) + 1
+        >>> x.logical_state, x.realize().logical_state
+        ('lazy', 'stored')
+        """
         leaf = self.uop_physical
         if leaf is None:
             return "lazy"
@@ -57,12 +67,20 @@ class Keeping(Interop):
     @property
     def logical_policy(self) -> str:
         """Whether the graph is kept when self is computed: its own word, else the setting LOGICAL
-        ("until_realize", or "always")."""
+        ("until_realize", or "always").
+
+        >>> Tensor([1.0]).logical_policy
+        'until_realize'
+        """
         return policy_of(self)
 
     def set_logical_policy(self, policy: str) -> Tensor:
         """Keep the graph ("always") or let it go ("until_realize") when self is computed; gives
-        self. A graph that is gone does not come back."""
+        self. A graph that is gone does not come back.
+
+        >>> Tensor([1.0]).set_logical_policy("always").logical_policy
+        'always'
+        """
         if policy == "never":
             raise ArgumentError(f"set_logical_policy: {NEVER}")
         valid = ("until_realize", "always")
@@ -72,12 +90,20 @@ class Keeping(Interop):
         return self  # type: ignore[return-value]
 
     def preserve_logical(self) -> Tensor:
-        """Keep the graph of self when it is computed; gives self."""
+        """Keep the graph of self when it is computed; gives self.
+
+        >>> (Tensor([1.0]) + 1).preserve_logical().realize().logical_state
+        'kept'
+        """
         return self.set_logical_policy("always")
 
     def dispose(self) -> None:
         """Let go of the values and the graph; every later use raises StateError, but a second
-        `dispose`. The memory goes back as soon as nothing that was built from self needs it."""
+        `dispose`. The memory goes back as soon as nothing that was built from self needs it.
+
+        >>> x = Tensor([1.0])
+        >>> x.dispose()
+        """
         if isinstance(self.uop, _Disposed):
             return
         if _leaves.get(id(self.uop)) is self:

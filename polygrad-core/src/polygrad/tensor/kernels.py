@@ -36,7 +36,6 @@ class Kernels(Indexing):
         that of the stored tensor, a list (with None where nothing flows) if there are several.
         Raises SpecError where the kernel is not legal.
 
-        >>> from polygrad import Tensor
         >>> from polygrad.uop.ops import KernelInfo, UOp
         >>> def double(out, x):
         ...     i = UOp.range(out.numel(), 0)

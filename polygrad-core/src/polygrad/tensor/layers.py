@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
-from ..uop.ops import Ops, UOp
+from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Flag, Integer, Real, axes_of, integer, result
 from .movement import spread
 from .random import Random
-from .reduce import mean, narrow, variance, wide
+from .reduce import masked_softmax, mean, narrow, softmax, variance, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -26,7 +26,11 @@ class Layers(Random):
     __slots__ = ()
 
     def layernorm(self, axis: Any = -1, eps: Real = 1e-5) -> Tensor:
-        """(self - mean) / sqrt(variance + eps) over axes, without scale and shift."""
+        """(self - mean) / sqrt(variance + eps) over axes, without scale and shift.
+
+        >>> Tensor([1.0, 3.0]).layernorm(eps=0).tolist()
+        [-1.0, 1.0]
+        """
         axes = axes_of("layernorm", axis, self.ndim)
         u = wide(self.uop)
         centred = u - spread(mean(u, axes), u.shape, axes)
@@ -34,7 +38,11 @@ class Layers(Random):
         return result(narrow(centred * spread(scale, u.shape, axes), self.uop.dtype), self)
 
     def rms_norm(self, axis: Any = -1, eps: Real = 1e-6) -> Tensor:
-        """self / sqrt(mean(self^2) + eps) over axes."""
+        """self / sqrt(mean(self^2) + eps) over axes.
+
+        >>> Tensor([1.0, -1.0]).rms_norm(eps=0).tolist()
+        [1.0, -1.0]
+        """
         axes = axes_of("rms_norm", axis, self.ndim)
         u = wide(self.uop)
         scale = formulas.recip(formulas.sqrt(mean(u * u, axes) + eps))
@@ -42,30 +50,45 @@ class Layers(Random):
 
     def group_norm(self, num_groups: Integer, eps: Real = 1e-5) -> Tensor:
         """Each of `num_groups` groups of channels (axis 1) normalised over its channels and all
-        places, without scale and shift."""
+        places, without scale and shift.
+
+        >>> Tensor([[1.0, 3.0, 5.0, 9.0]]).group_norm(2, eps=0).tolist()
+        [[-1.0, 1.0, -1.0, 1.0]]
+        """
         num_groups = integer("group_norm", "num_groups", num_groups, 1)
         if self.ndim < 2 or self.shape[1] % num_groups:
             raise ShapeError(
                 f"group_norm: shape {self.shape} does not fall into {num_groups} groups."
             )
-        return self.reshape(self.shape[0], num_groups, -1).layernorm(-1, eps).reshape(self.shape)
+        inner = size(self.shape[1:]) // num_groups
+        groups = self.reshape(self.shape[0], num_groups, inner)
+        return groups.layernorm(-1, eps).reshape(self.shape)
 
     def instance_norm(self, eps: Real = 1e-5) -> Tensor:
-        """Each channel (axis 1) of each sample normalised over its places."""
+        """Each channel (axis 1) of each sample normalised over its places.
+
+        >>> Tensor([[[1.0, 3.0]]]).instance_norm(eps=0).tolist()
+        [[[-1.0, 1.0]]]
+        """
         return self.group_norm(self.shape[1] if self.ndim > 1 else 1, eps)
 
     def interpolate(
         self, size: Sequence[Integer], mode: str = "linear", align_corners: Flag = False
     ) -> Tensor:
         """The last axes resampled to `size`, one after the other: "linear" (bilinear, trilinear),
-        "bicubic", "nearest" or "nearest-exact", as torch's."""
+        "bicubic", "nearest" or "nearest-exact", as torch's.
+
+        >>> Tensor([0.0, 4.0]).interpolate((4,)).tolist()
+        [0.0, 1.0, 3.0, 4.0]
+        >>> Tensor([0.0, 4.0]).interpolate((4,), "nearest").tolist()
+        [0.0, 0.0, 4.0, 4.0]
+        """
         if mode not in _RESAMPLE:
             raise ArgumentError(f"interpolate: {no_such('mode', mode, _RESAMPLE)}")
         if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
         u = self.uop if mode.startswith("nearest") else wide(self._float())
-        for i, n in enumerate(size):
-            axis = self.ndim - len(size) + i
+        for axis, n in enumerate(size, self.ndim - len(size)):
             if n != u.shape[axis] or align_corners:
                 u = _RESAMPLE[mode](u, axis, n, align_corners)
         return result(narrow(u, self.uop.dtype), self)
@@ -78,7 +101,12 @@ class Layers(Random):
         invstd: Base,
         axis: Integer = 1,
     ) -> Tensor:
-        """(self - mean) * invstd * weight + bias, all four vectors over `axis`."""
+        """(self - mean) * invstd * weight + bias, all four vectors over `axis`.
+
+        >>> mean, invstd = Tensor([1.0, 0.0]), Tensor([1.0, 2.0])
+        >>> Tensor([[1.0, 2.0]]).batchnorm(None, None, mean, invstd).tolist()
+        [[0.0, 4.0]]
+        """
         (at,) = axes_of("batchnorm", axis, self.ndim)
         shape = tuple(n if a == at else 1 for a, n in enumerate(self.shape))
         rows: list[Any] = []
@@ -105,8 +133,13 @@ class Layers(Random):
         """softmax(self @ key.T / sqrt(width)) @ value over the last two axes (positions, width).
 
         A bool mask keeps where it is true, another one is added to the scores; `is_causal` lets
-        position i see positions up to i; `enable_gqa` repeats the heads (third axis from the end)
-        of key and value to those of self."""
+        position i see positions up to i; one that sees none gives zeros; `enable_gqa` repeats the
+        heads (third axis from the end) of key and value to those of self.
+
+        >>> keys, values = Tensor([[1.0], [1.0]]), Tensor([[2.0], [4.0]])
+        >>> Tensor([[0.0]]).scaled_dot_product_attention(keys, values).tolist()
+        [[3.0]]
+        """
         keys: Any = key
         values: Any = value
         if self.ndim < 2 or key.ndim < 2 or self.shape[-1] != key.shape[-1]:
@@ -141,11 +174,17 @@ class Layers(Random):
                 scores = scores.masked_fill(mask.logical_not(), -math.inf)
             else:
                 scores = scores + mask
-        weights = scores.softmax(-1)
+        of = softmax if attn_mask is None else masked_softmax
+        rows = of(wide(scores.uop), (scores.ndim - 1,))
+        weights = result(narrow(rows, scores.dtype), scores)
         return (weights.dropout(dropout_p) if dropout_p else weights).matmul(values)
 
     def sequential(self, functions: Sequence[Callable[[Any], Any]]) -> Any:
-        """Each function applied to what the one before gave."""
+        """Each function applied to what the one before gave.
+
+        >>> Tensor([-1.0, 4.0]).sequential([Tensor.relu, Tensor.sqrt]).tolist()
+        [0.0, 2.0]
+        """
         out: Any = self
         for function in functions:
             out = function(out)

@@ -53,7 +53,11 @@ class Linalg(Activation):
     __slots__ = ()
 
     def matmul(self, other: Operand, dtype: Any = None) -> Tensor:
-        """The matrix product; one axis is a vector, more than two are batches, which broadcast."""
+        """The matrix product; one axis is a vector, more than two are batches, which broadcast.
+
+        >>> Tensor([[1.0, 2.0]]).matmul(Tensor([[3.0], [4.0]])).tolist()
+        [[11.0]]
+        """
         right = tensor_of(other, "matmul")
         return self._matmul("matmul", self, right, dtype)
 
@@ -86,14 +90,22 @@ class Linalg(Activation):
         return self._matmul("matmul", tensor_of(other, "matmul"), self)
 
     def outer(self, other: Operand) -> Tensor:
-        """Every product of an element of self with one of `other`, both with one axis."""
+        """Every product of an element of self with one of `other`, both with one axis.
+
+        >>> Tensor([1, 2]).outer(Tensor([3, 4])).tolist()
+        [[3, 4], [6, 8]]
+        """
         right = tensor_of(other, "outer")
         if self.ndim != 1 or right.ndim != 1:
             raise ShapeError(f"outer takes two vectors, not shapes {self.shape} and {right.shape}.")
         return self.unsqueeze(1) * right.unsqueeze(0)
 
     def linear(self, weight: Base, bias: Base | None = None) -> Tensor:
-        """self @ weight (+ bias); weight is (in, out), or (in,) to scale elementwise."""
+        """self @ weight (+ bias); weight is (in, out), or (in,) to scale elementwise.
+
+        >>> Tensor([1.0, 2.0]).linear(Tensor([[3.0], [4.0]]), Tensor([1.0])).tolist()
+        [12.0]
+        """
         if weight.ndim == 1:
             out = binary("linear", Ops.MUL, self, weight)
         else:
@@ -104,7 +116,11 @@ class Linalg(Activation):
     def einsum(formula: str, *operands: Any, dtype: Any = None) -> Tensor:
         """Sum of products by axis labels: `"ij,jk->ik"`. Repeated labels in an operand take its
         diagonal, sizes 1 broadcast, `...` stands for leading axes; without `->` labels that occur
-        once are kept, in alphabetical order."""
+        once are kept, in alphabetical order.
+
+        >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([1, 10])).tolist()
+        [21, 43]
+        """
         if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
             operands = tuple(operands[0])
         tensors = [tensor_of(x, "einsum") for x in operands]

@@ -14,14 +14,14 @@ from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
 from .checks import check_range
-from .convolution import Convolution
+from .pooling import Pooling
 from .reduce import log_softmax, narrow, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Loss(Convolution):
+class Loss(Pooling):
     """Cross-entropies, distances and divergences."""
 
     __slots__ = ()
@@ -37,7 +37,11 @@ class Loss(Convolution):
     ) -> Tensor:
         """-log softmax(self) at the target class. Targets are class numbers, in self's shape
         without the class axis (1, or 0 of one axis), or probabilities in self's shape. Numbers
-        equal to `ignore_index` count for nothing; `weight` is one factor for each class."""
+        equal to `ignore_index` count for nothing; `weight` is one factor for each class.
+
+        >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)
+        0.6931
+        """
         name = "cross_entropy"
         y = tensor_of(target, name)
         at = own_axis(name, (1 if self.ndim > 1 else 0) if axis is None else axis, self.ndim)
@@ -56,7 +60,11 @@ class Loss(Convolution):
         label_smoothing: Real = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
-        """`cross_entropy` for class numbers with the classes in the last axis."""
+        """`cross_entropy` for class numbers with the classes in the last axis.
+
+        >>> round(Tensor([[0.0, 0.0]]).sparse_categorical_crossentropy(Tensor([1])).item(), 4)
+        0.6931
+        """
         return self.cross_entropy(target, reduction, label_smoothing, -1, ignore_index)
 
     def nll_loss(
@@ -67,7 +75,11 @@ class Loss(Convolution):
         reduction: str = "mean",
     ) -> Tensor:
         """-self at the target class, self being log-probabilities with classes in axis 1 (0 of
-        one)."""
+        one).
+
+        >>> Tensor([[-3.0, -0.5]]).nll_loss(Tensor([1])).item()
+        0.5
+        """
         at = own_axis("nll_loss", 1 if self.ndim > 1 else 0, self.ndim)
         y = tensor_of(target, "nll_loss")
         return self._class_targets(
@@ -155,7 +167,11 @@ class Loss(Convolution):
     # ---- binary cross-entropy
 
     def binary_crossentropy(self, target: Operand, reduction: str = "mean") -> Tensor:
-        """-(y log p + (1 - y) log(1 - p)); logarithms below -100 count as -100 (torch)."""
+        """-(y log p + (1 - y) log(1 - p)); logarithms below -100 count as -100 (torch).
+
+        >>> round(Tensor([0.5]).binary_crossentropy(Tensor([1.0])).item(), 4)
+        0.6931
+        """
         p, y, other = self._pair("binary_crossentropy", target)
         low = p._with(-100.0)
         yes = formulas.clip(formulas.log(p), low, None)
@@ -167,7 +183,11 @@ class Loss(Convolution):
     def binary_crossentropy_logits(
         self, target: Operand, reduction: str = "mean", pos_weight: Operand = None
     ) -> Tensor:
-        """`binary_crossentropy` of sigmoid(self), stable for large scores."""
+        """`binary_crossentropy` of sigmoid(self), stable for large scores.
+
+        >>> round(Tensor([0.0]).binary_crossentropy_logits(Tensor([1.0])).item(), 4)
+        0.6931
+        """
         x, y, other = self._pair("binary_crossentropy_logits", target)
         used = [other]
         yes, no = formulas.softplus(-x), formulas.softplus(x)  # -log sigmoid(x), -log sigmoid(-x)
@@ -185,24 +205,40 @@ class Loss(Convolution):
     # ---- distances
 
     def mse_loss(self, target: Operand, reduction: str = "mean") -> Tensor:
-        """The square of the difference."""
+        """The square of the difference.
+
+        >>> Tensor([1.0, 2.0]).mse_loss(Tensor([1.0, 4.0])).item()
+        2.0
+        """
         a, b, other = self._pair("mse_loss", target)
         return self._ended("mse_loss", (a - b) * (a - b), reduction, None, other)
 
     def l1_loss(self, target: Operand, reduction: str = "mean") -> Tensor:
-        """The size of the difference."""
+        """The size of the difference.
+
+        >>> Tensor([1.0, 2.0]).l1_loss(Tensor([1.0, 4.0])).item()
+        1.0
+        """
         a, b, other = self._pair("l1_loss", target)
         return self._ended("l1_loss", formulas.absolute(a - b), reduction, None, other)
 
     def huber_loss(self, target: Operand, delta: Real = 1.0, reduction: str = "mean") -> Tensor:
-        """d^2 / 2 up to |d| = delta, delta (|d| - delta / 2) beyond."""
+        """d^2 / 2 up to |d| = delta, delta (|d| - delta / 2) beyond.
+
+        >>> Tensor([0.0]).huber_loss(Tensor([3.0])).item()
+        2.5
+        """
         a, b, other = self._pair("huber_loss", target)
         far = formulas.absolute(a - b)
         loss = (far <= delta).where(far * far * 0.5, (far - 0.5 * delta) * delta)
         return self._ended("huber_loss", loss, reduction, None, other)
 
     def smooth_l1_loss(self, target: Operand, beta: Real = 1.0, reduction: str = "mean") -> Tensor:
-        """d^2 / (2 beta) up to |d| = beta, |d| - beta / 2 beyond."""
+        """d^2 / (2 beta) up to |d| = beta, |d| - beta / 2 beyond.
+
+        >>> Tensor([0.0]).smooth_l1_loss(Tensor([3.0])).item()
+        2.5
+        """
         a, b, other = self._pair("smooth_l1_loss", target)
         far = formulas.absolute(a - b)
         loss = (far < beta).where(far * far * (0.5 / beta), far - 0.5 * beta) if beta else far
@@ -212,7 +248,11 @@ class Loss(Convolution):
         self, target: Operand, quantile: Real = 0.5, reduction: str = "mean"
     ) -> Tensor:
         """quantile * d for d = target - self >= 0, (quantile - 1) * d below: least where self is
-        that quantile of the targets (Koenker and Bassett 1978)."""
+        that quantile of the targets (Koenker and Bassett 1978).
+
+        >>> Tensor([0.0, 0.0]).pinball_loss(Tensor([2.0, -2.0]), 0.75).item()
+        1.0
+        """
         if not 0.0 <= quantile <= 1.0:
             raise ArgumentError(f"pinball_loss: quantile lies in [0, 1], not {quantile}.")
         a, b, other = self._pair("pinball_loss", target)
@@ -221,14 +261,23 @@ class Loss(Convolution):
         return self._ended("pinball_loss", loss, reduction, None, other)
 
     def kl_div(self, target: Operand, reduction: str = "mean", log_target: bool = False) -> Tensor:
-        """y (log y - self), self being log-probabilities; 0 where y is 0."""
+        """y (log y - self), self being log-probabilities; 0 where y is 0. The reduction may also be
+        "batchmean": the sum divided by the size of the first axis, the divergence per sample.
+
+        >>> Tensor([0.0]).kl_div(Tensor([1.0])).item()
+        0.0
+        """
         x, y, other = self._pair("kl_div", target)
         if log_target:
             loss = formulas.exp(y) * (y - x)
         else:
             some = y > 0.0
             loss = some.where(y * (formulas.log(some.where(y, 1.0)) - x), 0.0)
-        return self._ended("kl_div", loss, reduction, None, other)
+        if reduction != "batchmean":
+            return self._ended("kl_div", loss, reduction, None, other)
+        if not self.ndim:
+            raise ShapeError("kl_div: a 0-d tensor has no samples to take the batchmean of.")
+        return self._ended("kl_div", loss, "sum", None, other) / float(self.shape[0])
 
     def _pair(self, name: str, target: Operand) -> tuple[UOp, UOp, Base]:
         other = tensor_of(target, name)

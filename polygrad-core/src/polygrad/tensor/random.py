@@ -82,7 +82,10 @@ class Random(Creation):
 
     @staticmethod
     def manual_seed(seed: Integer = 0) -> None:
-        """Start the random numbers of the current runtime anew from `seed`."""
+        """Start the random numbers of the current runtime anew from `seed`.
+
+        >>> Tensor.manual_seed(42)
+        """
         from ..engine import current
 
         current().draws.seed(seed)
@@ -91,14 +94,22 @@ class Random(Creation):
     def rand(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """Uniform in [0, 1)."""
+        """Uniform in [0, 1).
+
+        >>> Tensor.rand(2, 3).shape
+        (2, 3)
+        """
         return made(unit(sizes("rand", shape), _float_dtype("rand", dtype)), device, requires_grad)
 
     @staticmethod
     def randn(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """Normal with mean 0 and standard deviation 1."""
+        """Normal with mean 0 and standard deviation 1.
+
+        >>> Tensor.randn(2, 3).shape
+        (2, 3)
+        """
         return made(
             normal(sizes("randn", shape), _float_dtype("randn", dtype)), device, requires_grad
         )
@@ -107,7 +118,11 @@ class Random(Creation):
     def randint(
         *shape: Any, low: Integer = 0, high: Integer = 10, dtype: Any = None, device: Any = None
     ) -> Tensor:
-        """Integers, each of low … high - 1 equally likely."""
+        """Integers, each of low … high - 1 equally likely.
+
+        >>> Tensor.randint(100, low=-3, high=4).min().item() >= -3
+        True
+        """
         d = dtypes.default_int if dtype is None else to_dtype(dtype)
         if not d.is_int:
             raise DTypeError(f"randint draws integers, not {d.name}.")
@@ -129,7 +144,11 @@ class Random(Creation):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """Uniform in [low, high)."""
+        """Uniform in [low, high).
+
+        >>> Tensor.uniform(100, low=2.0, high=3.0).min().item() >= 2.0
+        True
+        """
         d = _float_dtype("uniform", dtype)
         return made(_between(sizes("uniform", shape), low, high, d), device, requires_grad)
 
@@ -142,7 +161,11 @@ class Random(Creation):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """Normal with a mean and a standard deviation."""
+        """Normal with a mean and a standard deviation.
+
+        >>> Tensor.normal(3, mean=5.0, std=0.0).tolist()
+        [5.0, 5.0, 5.0]
+        """
         d = _float_dtype("normal", dtype)
         return made(_scaled_normal(sizes("normal", shape), mean, std, d), device, requires_grad)
 
@@ -150,7 +173,11 @@ class Random(Creation):
     def scaled_uniform(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """Uniform in [-b, b), b = 1 / sqrt(number of elements)."""
+        """Uniform in [-b, b), b = 1 / sqrt(number of elements).
+
+        >>> Tensor.scaled_uniform(4, 4).abs().max().item() <= 0.25
+        True
+        """
         s, d = sizes("scaled_uniform", shape), _float_dtype("scaled_uniform", dtype)
         bound = max(1, size(s)) ** -0.5
         return made(_between(s, -bound, bound, d), device, requires_grad)
@@ -159,7 +186,11 @@ class Random(Creation):
     def glorot_uniform(
         *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
     ) -> Tensor:
-        """Uniform in [-b, b), b = sqrt(6 / (fan in + fan out)) (Glorot, Bengio 2010)."""
+        """Uniform in [-b, b), b = sqrt(6 / (fan in + fan out)) (Glorot, Bengio 2010).
+
+        >>> Tensor.glorot_uniform(3, 3).abs().max().item() <= 1.0
+        True
+        """
         s, d = sizes("glorot_uniform", shape), _float_dtype("glorot_uniform", dtype)
         bound = (6 / max(1, s[0] + size(s[1:]))) ** 0.5 if s else 1.0
         return made(_between(s, -bound, bound, d), device, requires_grad)
@@ -172,7 +203,11 @@ class Random(Creation):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """Uniform in [-b, b), b = sqrt(6 / ((1 + a^2) fan in)) (He et al. 2015)."""
+        """Uniform in [-b, b), b = sqrt(6 / ((1 + a^2) fan in)) (He et al. 2015).
+
+        >>> Tensor.kaiming_uniform(3, 4).shape
+        (3, 4)
+        """
         s, d = sizes("kaiming_uniform", shape), _float_dtype("kaiming_uniform", dtype)
         bound = math.sqrt(6.0 / (1 + a * a) / max(1, size(s[1:])))
         return made(_between(s, -bound, bound, d), device, requires_grad)
@@ -185,21 +220,37 @@ class Random(Creation):
         device: Any = None,
         requires_grad: Flag | None = None,
     ) -> Tensor:
-        """Normal with variance 2 / ((1 + a^2) fan in) (He et al. 2015)."""
+        """Normal with variance 2 / ((1 + a^2) fan in) (He et al. 2015).
+
+        >>> Tensor.kaiming_normal(3, 4).shape
+        (3, 4)
+        """
         s, d = sizes("kaiming_normal", shape), _float_dtype("kaiming_normal", dtype)
         std = math.sqrt(2.0 / (1 + a * a) / max(1, size(s[1:])))
         return made(_scaled_normal(s, 0.0, std, d), device, requires_grad)
 
     def rand_like(self, dtype: Any = None, device: Any = None) -> Tensor:
-        """Uniform in [0, 1) in the shape, dtype and place of self."""
+        """Uniform in [0, 1) in the shape, dtype and place of self.
+
+        >>> Tensor.ones(2, 3).rand_like().shape
+        (2, 3)
+        """
         return self.rand(self.shape, **self._own(dtype, device))
 
     def randn_like(self, dtype: Any = None, device: Any = None) -> Tensor:
-        """Standard normal in the shape, dtype and place of self."""
+        """Standard normal in the shape, dtype and place of self.
+
+        >>> Tensor.ones(2, 3).randn_like().shape
+        (2, 3)
+        """
         return self.randn(self.shape, **self._own(dtype, device))
 
     def dropout(self, p: Real = 0.5) -> Tensor:
-        """While training, elements set to 0 with probability p and the rest divided by 1 - p."""
+        """While training, elements set to 0 with probability p and the rest divided by 1 - p.
+
+        >>> Tensor.ones(3).dropout(0.5).tolist()  # not training
+        [1.0, 1.0, 1.0]
+        """
         from ..settings import get
 
         if not 0.0 <= p <= 1.0:
@@ -213,7 +264,11 @@ class Random(Creation):
         return result(kept.where(x * (1.0 / (1.0 - p)), 0.0), self)
 
     def bernoulli(self) -> Tensor:
-        """1 with the probability that each element gives, else 0."""
+        """1 with the probability that each element gives, else 0.
+
+        >>> Tensor([0.0, 1.0]).bernoulli().tolist()
+        [0.0, 1.0]
+        """
         x = self._float()
         wide = x if x.dtype.itemsize > 2 else x.cast(dtypes.float32)
         return result((unit(self.shape, wide.dtype) < wide).cast(x.dtype), self)

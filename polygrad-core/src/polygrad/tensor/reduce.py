@@ -71,7 +71,11 @@ class Reduce(Joining):
         *,
         dim: Axes = None,
     ) -> Tensor:
-        """The sum; 0 of nothing."""
+        """The sum; 0 of nothing.
+
+        >>> Tensor([[1, 2], [3, 4]]).sum().item(), Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+        (10, [4, 6])
+        """
         return self._total("sum", Ops.ADD, either("sum", axis, dim), keepdim, dtype)
 
     def prod(
@@ -82,7 +86,11 @@ class Reduce(Joining):
         *,
         dim: Axes = None,
     ) -> Tensor:
-        """The product; 1 of nothing."""
+        """The product; 1 of nothing.
+
+        >>> Tensor([2, 3, 4]).prod().item()
+        24
+        """
         return self._total("prod", Ops.MUL, either("prod", axis, dim), keepdim, dtype)
 
     def _total(self, name: str, op: Ops, axis: Axes, keepdim: Flag, dtype: Any) -> Tensor:
@@ -91,14 +99,22 @@ class Reduce(Joining):
         return self._reduced(self.uop.cast(wanted).reduce(op, axes), axes, keepdim)
 
     def mean(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The mean, float32 for integers; NaN of nothing."""
+        """The mean, float32 for integers; NaN of nothing.
+
+        >>> Tensor([1, 2]).mean().item()
+        1.5
+        """
         axes = axes_of("mean", either("mean", axis, dim), self.ndim)
         return self._reduced(narrow(mean(wide(self.uop), axes), self.uop.dtype), axes, keepdim)
 
     def var(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> Tensor:
-        """The mean square distance from the mean, divided by n - correction."""
+        """The mean square distance from the mean, divided by n - correction.
+
+        >>> Tensor([1.0, 3.0]).var().item()
+        2.0
+        """
         axes = axes_of("var", either("var", axis, dim), self.ndim)
         out = narrow(variance(wide(self.uop), axes, correction), self.uop.dtype)
         return self._reduced(out, axes, keepdim)
@@ -106,15 +122,23 @@ class Reduce(Joining):
     def std(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> Tensor:
-        """The square root of `var`."""
+        """The square root of `var`; its slope is 0 where all elements are equal.
+
+        >>> Tensor([1.0, 1.0, 4.0]).std(correction=0).item() ** 2
+        1.9999999315429164
+        """
         axes = axes_of("std", either("std", axis, dim), self.ndim)
-        out = formulas.sqrt(variance(wide(self.uop), axes, correction))
+        out = _root(variance(wide(self.uop), axes, correction), formulas.sqrt)
         return self._reduced(narrow(out, self.uop.dtype), axes, keepdim)
 
     def std_mean(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None
     ) -> tuple[Tensor, Tensor]:
-        """(std, mean)."""
+        """(std, mean).
+
+        >>> [round(t.item(), 4) for t in Tensor([1.0, 3.0]).std_mean()]
+        [1.4142, 2.0]
+        """
         axis = either("std_mean", axis, dim)
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
@@ -122,7 +146,11 @@ class Reduce(Joining):
         self, p: Real = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
     ) -> Tensor:
         """(sum |x|^p)^(1/p) over axes; inf and -inf are the extremes of |x|, 0 counts what is not
-        0."""
+        0.
+
+        >>> Tensor([3.0, 4.0]).norm().item(), Tensor([3.0, -4.0]).norm(1).item()
+        (5.0, 7.0)
+        """
         axes = axes_of("norm", either("norm", axis, dim), self.ndim)
         u = wide(self.uop)
         return self._reduced(narrow(vector_norm(u, axes, p), self.uop.dtype), axes, keepdim)
@@ -135,7 +163,11 @@ class Reduce(Joining):
         *,
         dim: Integer | None = None,
     ) -> Tensor:
-        """self / max(norm, eps) along an axis (1 by default)."""
+        """self / max(norm, eps) along an axis (1 by default).
+
+        >>> Tensor([[3.0, 4.0]]).normalize().sum().item()
+        1.4000000953674316
+        """
         axis = either("normalize", axis, dim)
         axes = axes_of("normalize", 1 if axis is None else axis, self.ndim)
         u = wide(self.uop)
@@ -146,11 +178,19 @@ class Reduce(Joining):
     # ---- extremes
 
     def max(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The largest element; NaN if there is one. Equal ones share the gradient."""
+        """The largest element; NaN if there is one. Equal ones share the gradient.
+
+        >>> Tensor([[1, 5], [3, 2]]).max(axis=1).tolist()
+        [5, 3]
+        """
         return self._extreme("max", Ops.MAXIMUM, either("max", axis, dim), keepdim)
 
     def min(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The smallest element; NaN if there is one. Equal ones share the gradient."""
+        """The smallest element; NaN if there is one. Equal ones share the gradient.
+
+        >>> Tensor([[1, 5], [3, 2]]).min(axis=1).tolist()
+        [1, 2]
+        """
         return self._extreme("min", Ops.MINIMUM, either("min", axis, dim), keepdim)
 
     amax, amin = max, min
@@ -170,14 +210,22 @@ class Reduce(Joining):
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
         """The int32 position of the first largest element, of the first NaN if there is one; int64
-        along 2**31 elements or more."""
+        along 2**31 elements or more.
+
+        >>> Tensor([1, 5, 5]).argmax().item()
+        1
+        """
         return self._position("argmax", Ops.MAXIMUM, either("argmax", axis, dim), keepdim)
 
     def argmin(
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
         """The int32 position of the first smallest element, of the first NaN if there is one; int64
-        along 2**31 elements or more."""
+        along 2**31 elements or more.
+
+        >>> Tensor([2, 1, 1]).argmin().item()
+        1
+        """
         return self._position("argmin", Ops.MINIMUM, either("argmin", axis, dim), keepdim)
 
     def _position(self, name: str, op: Ops, axis: Integer | None, keepdim: Flag) -> Tensor:
@@ -194,11 +242,19 @@ class Reduce(Joining):
     # ---- tests
 
     def all(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """Whether no element is 0."""
+        """Whether no element is 0.
+
+        >>> Tensor([1, 0]).all().item()
+        False
+        """
         return self._test("all", Ops.MINIMUM, either("all", axis, dim), keepdim)
 
     def any(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """Whether some element is not 0."""
+        """Whether some element is not 0.
+
+        >>> Tensor([1, 0]).any().item()
+        True
+        """
         return self._test("any", Ops.MAXIMUM, either("any", axis, dim), keepdim)
 
     def _test(self, name: str, op: Ops, axis: Axes, keepdim: Flag) -> Tensor:
@@ -206,7 +262,11 @@ class Reduce(Joining):
         return self._reduced(self.uop.cast(dtypes.bool).reduce(op, axes), axes, keepdim)
 
     def count_nonzero(self, axis: Axes = None, *, dim: Axes = None) -> Tensor:
-        """How many elements are not 0, int32; int64 of a tensor of 2**31 elements or more."""
+        """How many elements are not 0, int32; int64 of a tensor of 2**31 elements or more.
+
+        >>> Tensor([1, 0, 2]).count_nonzero().item()
+        2
+        """
         axes = axes_of("count_nonzero", either("count_nonzero", axis, dim), self.ndim)
         kind = dtypes.int32 if self.numel() < 1 << 31 else dtypes.int64
         ones = self.uop.cast(dtypes.bool).cast(kind)
@@ -215,11 +275,19 @@ class Reduce(Joining):
     def allclose(
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
     ) -> Flag:
-        """Whether `isclose` holds everywhere; computes and reads the answer."""
+        """Whether `isclose` holds everywhere; computes and reads the answer.
+
+        >>> Tensor([1.0]).allclose(1.0 + 1e-7)
+        True
+        """
         return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
     def equal(self, other: Operand) -> Flag:
-        """Whether shapes and all elements are equal; computes and reads the answer."""
+        """Whether shapes and all elements are equal; computes and reads the answer.
+
+        >>> Tensor([1, 2]).equal(Tensor([1, 2]))
+        True
+        """
         (a, b), tensors = joined("equal", self, other)
         same = all(t.shape == self.shape for t in tensors)
         return same and bool(result(a.eq(b), *tensors).all())
@@ -227,7 +295,11 @@ class Reduce(Joining):
     # ---- exponentials
 
     def logsumexp(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """log(sum(exp(self))) without overflow; -inf for nothing but -inf."""
+        """log(sum(exp(self))) without overflow; -inf for nothing but -inf.
+
+        >>> Tensor([float("-inf"), 2.0]).logsumexp().item()
+        2.0
+        """
         axes = axes_of("logsumexp", either("logsumexp", axis, dim), self.ndim)
         u = wide(self.uop)
         if not size([u.shape[a] for a in axes]):
@@ -239,21 +311,33 @@ class Reduce(Joining):
     def softmax(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """exp(self) divided by its sum along an axis (the last by default)."""
+        """exp(self) divided by its sum along an axis (the last by default).
+
+        >>> Tensor([0.0, 0.0]).softmax().tolist()
+        [0.5, 0.5]
+        """
         u, axes, out = self._along("softmax", axis, dim, dtype)
         return result(narrow(softmax(u, axes), out), self)
 
     def log_softmax(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """log(softmax(self)) without the loss of taking both."""
+        """log(softmax(self)) without the loss of taking both.
+
+        >>> Tensor([0.0]).log_softmax().tolist()
+        [0.0]
+        """
         u, axes, out = self._along("log_softmax", axis, dim, dtype)
         return result(narrow(log_softmax(u, axes), out), self)
 
     def softmin(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """softmax(-self)."""
+        """softmax(-self).
+
+        >>> Tensor([0.0, 0.0]).softmin().tolist()
+        [0.5, 0.5]
+        """
         u, axes, out = self._along("softmin", axis, dim, dtype)
         return result(narrow(softmax(-u, axes), out), self)
 
@@ -290,6 +374,17 @@ def softmax(u: UOp, axes: Sequence[int]) -> UOp:
         return u
     e = formulas.exp(u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes))
     return e / spread(e.reduce(Ops.ADD, axes), u.shape, axes)
+
+
+def masked_softmax(u: UOp, axes: Sequence[int]) -> UOp:
+    """softmax of scores in which -inf is what a mask hides: all hidden gives zeros, not NaN."""
+    if not size([u.shape[a] for a in axes]):
+        return u
+    top = u.detach().reduce(Ops.MAXIMUM, axes)
+    hidden = top.eq(-formulas.INF)
+    e = formulas.exp(u - spread(hidden.where(top._with(0.0), top), u.shape, axes))
+    total = e.reduce(Ops.ADD, axes)
+    return e / spread(hidden.where(total._with(1.0), total), u.shape, axes)
 
 
 def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:

@@ -101,7 +101,11 @@ class Scans(Special):
     def cumsum(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """The running sum along `axis` (the first by default), in the dtype of `sum`."""
+        """The running sum along `axis` (the first by default), in the dtype of `sum`.
+
+        >>> Tensor([1, 2, 3]).cumsum().tolist()
+        [1, 3, 6]
+        """
         wanted = sum_dtype(self.uop.dtype) if dtype is None else dtype
         return self._running("cumsum", Ops.ADD, either("cumsum", axis, dim), wanted)
 

@@ -104,7 +104,11 @@ class Sorting(Kernels):
     def argsort(
         self, dim: Integer = -1, descending: Flag = False, *, axis: Integer | None = None
     ) -> Tensor:
-        """Where the elements in order along an axis are, int32."""
+        """Where the elements in order along an axis are, int32.
+
+        >>> Tensor([3, 1, 2]).argsort().tolist()
+        [1, 2, 0]
+        """
         return self.sort(dim, descending, axis=axis)[1]
 
     def topk(
@@ -116,7 +120,11 @@ class Sorting(Kernels):
         *,
         axis: Integer | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(the k largest elements along an axis, or smallest, in order; where they are)."""
+        """(the k largest elements along an axis, or smallest, in order; where they are).
+
+        >>> [t.tolist() for t in Tensor([3, 1, 2]).topk(2)]
+        [[3, 2], [0, 2]]
+        """
         at = axis_of("topk", dim if axis is None else axis, self.ndim)
         n = self.shape[at] if self.ndim else 1
         count = integer("topk", "k", k, 0)
@@ -160,7 +168,11 @@ class Sorting(Kernels):
 
     @staticmethod
     def randperm(n: Integer, device: Any = None, dtype: Any = dtypes.int32) -> Tensor:
-        """The numbers below n in a random order: those of 64 random bits each."""
+        """The numbers below n in a random order: those of 64 random bits each.
+
+        >>> sorted(Tensor.randperm(4).tolist())
+        [0, 1, 2, 3]
+        """
         from .creation import made
 
         count, wanted = integer("randperm", "n", n, 0), to_dtype(dtype)
@@ -174,7 +186,11 @@ class Sorting(Kernels):
 
     def searchsorted(self, values: Any, right: Flag = False) -> Tensor:
         """For each value where it belongs in self, whose last axis is sorted: before equal ones, or
-        with `right` after them. Leading axes of both are the same, or self has one axis. int32."""
+        with `right` after them. Leading axes of both are the same, or self has one axis. int32.
+
+        >>> Tensor([1, 3, 5]).searchsorted(Tensor([0, 3, 9])).tolist()
+        [0, 1, 3]
+        """
         wanted = tensor_of(values, "searchsorted")
         lead = self.shape[:-1]
         if not self.ndim or (lead and lead != wanted.shape[:-1]):
@@ -194,7 +210,11 @@ class Sorting(Kernels):
     ) -> Tensor | tuple[Tensor, ...]:
         """The different elements in order, with one axis; NaN counts once. Also where each element
         of self is among them, and how often each occurs, if asked. How many there are depends on
-        the data, so self is computed first. No gradient passes."""
+        the data, so self is computed first. No gradient passes.
+
+        >>> Tensor([3, 1, 3]).unique().tolist()
+        [1, 3]
+        """
         flat = self.reshape(-1).detach()
         n = flat.numel()
         places = flat._order("unique", 0, False).reshape((n,))
@@ -227,7 +247,11 @@ class Sorting(Kernels):
         dim: Integer | Sequence[Integer] | None = None,
     ) -> Tensor:
         """The middle element along axes (of all by default), the mean of the middle two of an even
-        number, in a float dtype; NaN where there is one. numpy's rule, not torch's."""
+        number, in a float dtype; NaN where there is one. numpy's rule, not torch's.
+
+        >>> Tensor([1.0, 9.0, 2.0]).median().item()
+        2.0
+        """
         return self._quantiles("median", [0.5], either("median", axis, dim), keepdim)[0]
 
     def quantile(
@@ -240,7 +264,11 @@ class Sorting(Kernels):
     ) -> Tensor:
         """The value below which the fraction `q` of the elements along axes lies (of all elements
         by default), on the line between neighbours. Several fractions, with one axis, come first in
-        the shape. NaN where there is one."""
+        the shape. NaN where there is one.
+
+        >>> Tensor([0.0, 10.0]).quantile(0.25).item()
+        2.5
+        """
         given = q if isinstance(q, (list, tuple)) else [q]
         fractions = [float(number("quantile", "q", f)) for f in given]
         if any(not 0.0 <= f <= 1.0 for f in fractions):

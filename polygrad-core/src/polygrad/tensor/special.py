@@ -38,18 +38,30 @@ class Special(Linalg):
     # ---- elementwise
 
     def atan2(self, other: Operand) -> Tensor:
-        """The angle of the point (other, self), in [-pi, pi]."""
+        """The angle of the point (other, self), in [-pi, pi].
+
+        >>> round(Tensor([1.0]).atan2(Tensor([-1.0])).item(), 4)
+        2.3562
+        """
         nodes, tensors = joined_floats("atan2", self, other)
         return result(half_wide(_atan2, *nodes), *tensors)
 
     def hypot(self, other: Operand) -> Tensor:
-        """sqrt(self^2 + other^2) without overflow."""
+        """sqrt(self^2 + other^2) without overflow.
+
+        >>> Tensor([3.0]).hypot(Tensor([4.0])).item()
+        5.0
+        """
         nodes, tensors = joined_floats("hypot", self, other)
         return result(half_wide(_hypot, *nodes), *tensors)
 
     def threefry(self, seed: Base) -> Tensor:
         """32 random bits for each counter, an element number, under a 64-bit key (its low word
-        first): word i & 1 of the threefry2x32-20 block with counter i >> 1."""
+        first): word i & 1 of the threefry2x32-20 block with counter i >> 1.
+
+        >>> Tensor([1, 2], dtype="uint64").threefry(Tensor([7, 7], dtype="uint64")).dtype
+        dtypes.uint32
+        """
         counter, key = self.uop.cast(dtypes.uint64), seed.uop.cast(dtypes.uint64)
         shape = broadcast_shape("threefry", [counter.shape, key.shape])
         key = key.broadcast_to(shape)
@@ -57,14 +69,22 @@ class Special(Linalg):
         return result(UOp.alu(Ops.THREEFRY, counter.broadcast_to(shape), low, high), self, seed)
 
     def isin(self, elements: Operand) -> Tensor:
-        """Whether an element is among `elements`."""
+        """Whether an element is among `elements`.
+
+        >>> Tensor([1, 2, 3]).isin(Tensor([3, 1])).tolist()
+        [True, False, True]
+        """
         known = tensor_of(elements, "isin").ravel()
         return (self.unsqueeze(-1) == known).any(-1)
 
     # ---- products
 
     def kron(self, other: Operand) -> Tensor:
-        """Every element of self times all of `other`, in blocks."""
+        """Every element of self times all of `other`, in blocks.
+
+        >>> Tensor([1, 2]).kron(Tensor([1, 10])).tolist()
+        [1, 10, 2, 20]
+        """
         right = tensor_of(other, "kron")
         n = max(self.ndim, right.ndim)
         a = (1,) * (n - self.ndim) + self.shape
@@ -75,7 +95,11 @@ class Special(Linalg):
 
     def tensordot(self, other: Operand, axes: Any = 2) -> Tensor:
         """The sum of products over the last `axes` axes of self and the first of `other`, or over
-        two lists of axes."""
+        two lists of axes.
+
+        >>> Tensor([[1, 2]]).tensordot(Tensor([[3, 4]])).item()
+        11
+        """
         right = tensor_of(other, "tensordot")
         if not isinstance(axes, (tuple, list)):
             axes = integer("tensordot", "axes", axes)
@@ -101,13 +125,21 @@ class Special(Linalg):
         return a.matmul(b).reshape(shape)
 
     def addmm(self, a: Operand, b: Operand, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
-        """beta self + alpha (a @ b)."""
+        """beta self + alpha (a @ b).
+
+        >>> Tensor([[1]]).addmm(Tensor([[2, 3]]), Tensor([[4], [5]])).tolist()
+        [[24]]
+        """
         return self.mul(beta) + tensor_of(a, "addmm").matmul(b).mul(alpha)
 
     def cross(
         self, other: Operand, axis: Integer | None = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """The cross product of vectors of three along an axis (the last by default)."""
+        """The cross product of vectors of three along an axis (the last by default).
+
+        >>> Tensor([1, 0, 0]).cross(Tensor([0, 1, 0])).tolist()
+        [0, 0, 1]
+        """
         right = tensor_of(other, "cross")
         axis = either("cross", axis, dim)
         a = own_axis("cross", -1 if axis is None else axis, self.ndim)
@@ -116,27 +148,43 @@ class Special(Linalg):
         return self.roll(-1, a) * right.roll(1, a) - self.roll(1, a) * right.roll(-1, a)
 
     def trace(self, offset: Integer = 0) -> Tensor:
-        """The sum of a diagonal of the first two axes."""
+        """The sum of a diagonal of the first two axes.
+
+        >>> Tensor([[1, 2], [3, 4]]).trace().item()
+        5
+        """
         return self.diagonal(offset).sum(-1)
 
     # ---- pieces and places
 
     @staticmethod
     def vstack(*tensors: Any) -> Tensor:
-        """Tensors with at least two axes one below the other; vectors are rows."""
+        """Tensors with at least two axes one below the other; vectors are rows.
+
+        >>> Tensor.vstack(Tensor([1, 2]), Tensor([3, 4])).tolist()
+        [[1, 2], [3, 4]]
+        """
         rows = [t.reshape(1, -1) if t.ndim < 2 else t for t in _listed(tensors)]
         return rows[0].cat(*rows[1:], axis=0)
 
     @staticmethod
     def hstack(*tensors: Any) -> Tensor:
-        """Tensors side by side; vectors end to end."""
+        """Tensors side by side; vectors end to end.
+
+        >>> Tensor.hstack(Tensor([1, 2]), Tensor([3])).tolist()
+        [1, 2, 3]
+        """
         parts = [t.reshape(-1) if t.ndim < 1 else t for t in _listed(tensors)]
         return parts[0].cat(*parts[1:], axis=0 if parts[0].ndim == 1 else 1)
 
     def diff(
         self, n: Integer = 1, axis: Integer | None = None, *, dim: Integer | None = None
     ) -> Tensor:
-        """Differences of neighbours along an axis (the last by default), `n` times."""
+        """Differences of neighbours along an axis (the last by default), `n` times.
+
+        >>> Tensor([1, 4, 9]).diff().tolist()
+        [3, 5]
+        """
         axis = either("diff", axis, dim)
         a = own_axis("diff", -1 if axis is None else axis, self.ndim)
         out = result(self.uop, self)
@@ -146,7 +194,11 @@ class Special(Linalg):
         return out
 
     def rot90(self, k: Integer = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-        """Turned by k quarters from the first axis towards the second."""
+        """Turned by k quarters from the first axis towards the second.
+
+        >>> Tensor([[1, 2], [3, 4]]).rot90().tolist()
+        [[2, 4], [1, 3]]
+        """
         k, plane = integer("rot90", "k", k), [axis_of("rot90", x, self.ndim) for x in axes]
         if len(plane) != 2 or plane[0] == plane[1]:
             raise ArgumentError(f"rot90: axes {tuple(axes)} are not two axes.")
@@ -159,11 +211,19 @@ class Special(Linalg):
         return result(u, self)
 
     def contiguous_backward(self) -> Tensor:
-        """The same values; hands on its gradient."""
+        """The same values; hands on its gradient.
+
+        >>> Tensor([1, 2]).contiguous_backward().tolist()
+        [1, 2]
+        """
         return result(self.uop, self)
 
     def rearrange(self, formula: str, **sizes: Integer) -> Tensor:
-        """Axes by name, as einops writes it: `"b (h w) c -> b c h w"`, sizes as `h=4`."""
+        """Axes by name, as einops writes it: `"b (h w) c -> b c h w"`, sizes as `h=4`.
+
+        >>> Tensor([[1, 2, 3, 4]]).rearrange("a (b c) -> b (a c)", c=2).tolist()
+        [[1, 2], [3, 4]]
+        """
         left, arrow, right = (p.strip() for p in formula.partition("->"))
         if not arrow:
             raise ArgumentError(f"rearrange: {formula!r} has no '->'.")

@@ -54,7 +54,6 @@ class Statistics(Writing):
         """How often each of 0, 1, … occurs in a vector of integers, int32; or the sum of their
         `weights`. Reads the largest element first, for the length of the result.
 
-        >>> from polygrad import Tensor
         >>> Tensor([1, 0, 1]).bincount().tolist()
         [1, 2]
         """
@@ -97,7 +96,6 @@ class Statistics(Writing):
         one both. Counts are int32, or sums of `weights`; `density` divides so that the area is 1.
         NaN is in no part, and a range that would come from NaN is NaN (numpy raises).
 
-        >>> from polygrad import Tensor
         >>> Tensor([0.0, 1.0, 1.5, 4.0]).histogram(2)[0].tolist()
         [3, 1]
         """
@@ -143,7 +141,11 @@ class Statistics(Writing):
 
     def multinomial(self, num_samples: Integer = 1, replacement: Flag = False) -> Tensor:
         """`num_samples` int32 numbers of elements of each row (the last axis), drawn with
-        probabilities proportional to the elements; without `replacement` all different."""
+        probabilities proportional to the elements; without `replacement` all different.
+
+        >>> Tensor([0.0, 1.0, 0.0]).multinomial().tolist()
+        [1]
+        """
         name = "multinomial"
         if self.ndim not in (1, 2) or not self.shape[-1]:
             raise ShapeError(f"{name} takes a vector or rows of weights, not shape {self.shape}.")
@@ -170,7 +172,6 @@ class Statistics(Writing):
         among the `top_k` largest (0: all; ties with the last of them are in). Temperature 0 takes
         the largest. The logits must be finite. Drawn as the largest of logits with Gumbel noise.
 
-        >>> from polygrad import Tensor
         >>> Tensor([0.0, 50.0, 1.0]).sample_logits().item()
         1
         """
@@ -194,33 +195,40 @@ class Statistics(Writing):
 
     def cov(self, correction: Real = 1) -> Tensor:
         """The covariances of the rows, whose columns are observations: (n, m) -> (n, n), or the
-        variance of a vector.
+        variance, 0-d, of a single row or a vector.
 
-        >>> from polygrad import Tensor
         >>> Tensor([[1.0, 2.0], [2.0, 0.0]]).cov().tolist()
         [[0.5, -1.0], [-1.0, 2.0]]
         """
-        if self.ndim not in (1, 2):
+        if self.ndim > 2:
             raise ShapeError(f"cov takes a matrix of variables in rows, not shape {self.shape}.")
-        rows = self.reshape(1, -1) if self.ndim == 1 else self
+        rows = self if self.ndim == 2 else self.reshape(1, self.numel())
         x = result(wide(rows._float()), self)
         centred = x - x.mean(-1, keepdim=True)
         divisor = float(max(0, x.shape[-1] - correction))
         out = centred.matmul(centred.transpose(0, 1)) / (divisor or math.nan)
         out = out if self.dtype.is_float is False else out.cast(self.dtype)
-        return out.reshape(()) if self.ndim == 1 else out
+        return out.reshape(()) if rows.shape[0] == 1 else out
 
     def corrcoef(self) -> Tensor:
-        """The correlations of the rows, `cov` scaled to a diagonal of ones."""
+        """The correlations of the rows, `cov` scaled to a diagonal of ones.
+
+        >>> Tensor([[1.0, 2.0], [2.0, 4.0]]).corrcoef().round().tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        """
         covariance = self.cov()
-        if self.ndim == 1:
+        if not covariance.ndim:
             return covariance / covariance
         scale = covariance.diagonal().sqrt()
         return (covariance / scale.unsqueeze(1) / scale.unsqueeze(0)).clip(-1.0, 1.0)
 
     def cdist(self, other: Operand, p: Real = 2) -> Tensor:
         """The p-norm of the difference of each row of self (..., m, k) and each of `other`
-        (..., n, k): (..., m, n). The slope at distance 0 is 0."""
+        (..., n, k): (..., m, n). The slope at distance 0 is 0.
+
+        >>> Tensor([[0.0, 0.0]]).cdist(Tensor([[3.0, 4.0]])).tolist()
+        [[5.0]]
+        """
         right = tensor_of(other, "cdist")
         if self.ndim < 2 or right.ndim < 2 or self.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cdist: rows of {self.shape} and {right.shape} have no distance.")
@@ -235,14 +243,22 @@ class Statistics(Writing):
         self, axis: Integer | None = None, *, dim: Integer | None = None
     ) -> tuple[Tensor, Tensor]:
         """(values, int32 places) of the largest element so far along an axis (the first by
-        default); of equal ones the place is the latest. NaN stays."""
+        default); of equal ones the place is the latest. NaN stays.
+
+        >>> [t.tolist() for t in Tensor([1, 3, 2]).cummax()]
+        [[1, 3, 3], [0, 1, 1]]
+        """
         return self._so_far("cummax", Ops.MAXIMUM, either("cummax", axis, dim))
 
     def cummin(
         self, axis: Integer | None = None, *, dim: Integer | None = None
     ) -> tuple[Tensor, Tensor]:
         """(values, int32 places) of the least element so far along an axis (the first by default);
-        of equal ones the place is the latest. NaN stays."""
+        of equal ones the place is the latest. NaN stays.
+
+        >>> [t.tolist() for t in Tensor([2, 3, 1]).cummin()]
+        [[2, 2, 1], [0, 0, 2]]
+        """
         return self._so_far("cummin", Ops.MINIMUM, either("cummin", axis, dim))
 
     def _so_far(self, name: str, op: Ops, axis: Integer | None) -> tuple[Tensor, Tensor]:
@@ -259,14 +275,17 @@ class Statistics(Writing):
 
     def argwhere(self) -> Tensor:
         """numpy's name for `nonzero`: one row of indices for each element that is not 0; computes
-        self."""
+        self.
+
+        >>> Tensor([0, 5]).argwhere().tolist()
+        [[1]]
+        """
         return self.nonzero()
 
     def index_put(self, indices: Any, values: Operand, accumulate: Flag = False) -> Tensor:
         """self with `values` at `self[indices]`; with `accumulate` they are added, repeated places
         too. Self is not changed.
 
-        >>> from polygrad import Tensor
         >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
         [0, 0, 6]
         """
@@ -299,7 +318,12 @@ class Statistics(Writing):
         output_size: Sequence[int] | None = None,
     ) -> Tensor:
         """The inverse of `max_pool2d` with `return_indices`: each element goes back to the place
-        that `indices` names within its plane, zeros elsewhere. (..., h, w) -> (..., H, W)."""
+        that `indices` names within its plane, zeros elsewhere. (..., h, w) -> (..., H, W).
+
+        >>> v, i = Tensor([[1.0, 2.0], [3.0, 4.0]]).max_pool2d(return_indices=True)
+        >>> v.max_unpool2d(i).tolist()
+        [[0.0, 0.0], [0.0, 4.0]]
+        """
         name = "max_unpool2d"
         if self.ndim < 2 or indices.shape != self.shape:
             raise ShapeError(f"{name}: indices {indices.shape} do not fit {self.shape}.")
@@ -327,7 +351,11 @@ class Statistics(Writing):
 
     def nextafter(self, other: Operand) -> Tensor:
         """The next float after self towards `other`, in their common dtype, which has 16 bits or
-        more."""
+        more.
+
+        >>> Tensor([1.0]).nextafter(2.0).item() - 1.0
+        1.1920928955078125e-07
+        """
         (a, b), tensors = joined_floats("nextafter", self, other)
         if a.dtype not in _BITS:
             raise DTypeError(f"nextafter takes floats of 16 bits or more, not {a.dtype.name}.")
@@ -344,7 +372,6 @@ class Statistics(Writing):
     ) -> Tensor:
         """`steps` numbers from base^start to base^stop, both included, at equal ratios.
 
-        >>> from polygrad import Tensor
         >>> Tensor.logspace(0, 3, 4, base=2.0).tolist()
         [1.0, 2.0, 4.0, 8.0]
         """
@@ -361,13 +388,21 @@ class Statistics(Writing):
 
     @staticmethod
     def const(value: Scalar, dtype: Any = None) -> Tensor:
-        """A number as a 0-d tensor that is part of the graph, not stored."""
+        """A number as a 0-d tensor that is part of the graph, not stored.
+
+        >>> Tensor.const(3).shape
+        ()
+        """
         plain = number("const", "value", value)
         d = to_dtype(type(plain) if dtype is None else dtype)
         return leaf(scalar("const", plain, d, ()), None)
 
     def const_like(self, value: Scalar) -> Tensor:
-        """A number in the shape, dtype and place of self, part of the graph, not stored."""
+        """A number in the shape, dtype and place of self, part of the graph, not stored.
+
+        >>> Tensor([1.5, 2.5]).const_like(3).tolist()
+        [3.0, 3.0]
+        """
         given = number("const_like", "value", value)
         return leaf(scalar("const_like", given, self.dtype, self.shape), self._device)
 

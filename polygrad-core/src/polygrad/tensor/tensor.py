@@ -42,7 +42,12 @@ class Tensor(Keeping, metaclass=_Class):
 
     @staticmethod
     def train(mode: Flag = True) -> settings.Context:
-        """`with Tensor.train():` sets TRAINING inside the block."""
+        """`with Tensor.train():` sets TRAINING inside the block.
+
+        >>> with Tensor.train():
+        ...     Tensor.training
+        True
+        """
         return settings.Context(TRAINING=mode)
 
     def __init__(

@@ -74,7 +74,11 @@ class Writing(Decompositions):
     ) -> Tensor:
         """self with src[i][j] written to [index[i][j]][j] for dim 0, and so on; `reduce` "add" or
         "multiply" combines with what is there. An index outside its axis writes nothing, or is an
-        IndexError under POLY_CHECK=1."""
+        IndexError under POLY_CHECK=1.
+
+        >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
+        [6, 0, 5]
+        """
         return self._scatter(
             "scatter",
             either("scatter", dim, axis),
@@ -91,11 +95,19 @@ class Writing(Decompositions):
         *,
         axis: Integer | None = None,
     ) -> Tensor:
-        """`scatter` that adds."""
+        """`scatter` that adds.
+
+        >>> Tensor([1, 1]).scatter_add(0, Tensor([0, 0]), Tensor([5, 6])).tolist()
+        [12, 1]
+        """
         return self._scatter("scatter_add", either("scatter_add", dim, axis), index, src, "add")
 
     def index_add(self, dim: Integer, index: Any, source: Base, alpha: Any = 1) -> Tensor:
-        """self with alpha * source[i] added to the slice of an axis that index[i] numbers."""
+        """self with alpha * source[i] added to the slice of an axis that index[i] numbers.
+
+        >>> Tensor([[0, 0], [0, 0]]).index_add(0, Tensor([1, 1]), Tensor([[1, 2], [3, 4]])).tolist()
+        [[0, 0], [4, 6]]
+        """
         a, chosen = axis_of("index_add", dim, self.ndim), tensor_of(index, "index_add")
         shape = (*self.shape[:a], chosen.numel(), *self.shape[a + 1 :])
         if chosen.ndim != 1 or source.shape != shape:
@@ -112,7 +124,12 @@ class Writing(Decompositions):
         self, dim: Any, index: Any, src: Operand, reduce: str, include_self: Flag = True
     ) -> Tensor:
         """`scatter` that combines by sum, prod, mean, amax or amin; without `include_self` the old
-        values of places that are written do not take part."""
+        values of places that are written do not take part.
+
+        >>> x, index = Tensor([1.0, 1.0]), Tensor([0, 0])
+        >>> x.scatter_reduce(0, index, Tensor([5.0, 6.0]), "amax").tolist()
+        [6.0, 1.0]
+        """
         name = "scatter_reduce"
         if reduce == "mean":
             return self._scattered_mean(dim, index, src, include_self)

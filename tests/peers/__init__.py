@@ -1,0 +1,1 @@
+"""Tests against other libraries, which their session installs."""
