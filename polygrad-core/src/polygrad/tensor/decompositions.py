@@ -216,7 +216,7 @@ class Decompositions(Sorting):
         rows, columns = (own_axis(name, a, self.ndim) for a in given)
         if rows == columns:
             raise ArgumentError(f"{name}: axes {given} name one axis twice.")
-        if ord not in _NORMS:
+        if not isinstance(ord, (str, int, float)) or ord not in _NORMS:
             valid = ", ".join(map(repr, _NORMS))
             raise ArgumentError(f"{name}: no norm {shown(ord)}. Valid: {valid}.")
         x = result(self._float(), self)
