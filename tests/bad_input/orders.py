@@ -82,6 +82,27 @@ MISTAKES = (
         "Tensor.randperm(4)",
     ),
     Mistake(
+        "kthvalue beyond the length",
+        "x.kthvalue(4)",
+        ArgumentError,
+        "kthvalue: k is 4, axis 1 of (2, 3) has 3 elements.",
+        "x.kthvalue(3)",
+    ),
+    Mistake(
+        "a norm of matrices that is none",
+        "x.matrix_norm(3)",
+        ArgumentError,
+        "matrix_norm: no norm 3. Valid: 'fro', 'nuc', 1, -1, 2, -2, inf, -inf.",
+        "x.matrix_norm(2)",
+    ),
+    Mistake(
+        "a norm of the matrices of one axis",
+        "x.matrix_norm(axis=(0,))",
+        ShapeError,
+        "matrix_norm takes two axes, not (0,) of shape (2, 3).",
+        "x.norm(axis=0)",
+    ),
+    Mistake(
         "bincount of floats",
         "v.bincount()",
         ShapeError,

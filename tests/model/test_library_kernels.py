@@ -45,6 +45,28 @@ def test_sorting_and_solving_come_back(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(np.asarray(out["top"]), np.argsort(-x, kind="stable")[:3])
 
 
+class Scanner:
+    def __init__(self) -> None:
+        self.weight = Tensor(np.array([0.5, -1.5, 0.0], np.float32), is_param=True)
+
+    def __call__(self, x: Tensor) -> dict[str, Tensor]:
+        y = x * self.weight
+        loss = y.cumprod().sum() + y.logcumsumexp().sum() + y.cumsum().sum()
+        return {"loss": loss, "best": y.cummax()[0]}
+
+
+def test_scans_and_what_flows_through_them_come_back() -> None:
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    model = Model(Scanner(), inputs={"x": Tensor.empty(3)})
+    before = model.forward(x=x)
+    after = Model.load(model.save()).forward(x=x)
+    for name in ("loss", "best"):
+        np.testing.assert_array_equal(np.asarray(before[name]), np.asarray(after[name]))
+    y = x.astype(np.float64) * [0.5, -1.5, 0.0]
+    want = np.cumprod(y).sum() + np.logaddexp.accumulate(y).sum() + np.cumsum(y).sum()
+    assert float(np.asarray(after["loss"])) == pytest.approx(want, rel=1e-5)
+
+
 def test_a_kernel_of_ones_own_stays_here() -> None:
     model = Model(Own(), inputs={"x": Tensor.empty(SIZE)})
     with pytest.raises(StateError, match="cannot hold a kernel of your own"):

@@ -247,6 +247,15 @@ def test_one_number_seen_three_thousand_million_times(device: str) -> None:
     assert x.half().nbytes == 2 * LARGE
 
 
+def test_counts_and_positions_beyond_32_bits_are_int64() -> None:
+    x = Tensor([1]).expand(LARGE)
+    assert {t.dtype.name for t in (x.argmax(), x.argmin(), x.count_nonzero())} == {"int64"}
+    small = Tensor([1, 0, 5])
+    assert {t.dtype.name for t in (small.argmax(), small.count_nonzero())} == {"int32"}
+    with Context(POLY_DEV="cpu"):
+        assert Tensor([1]).expand(LARGE).count_nonzero().item() == LARGE
+
+
 def test_arange_takes_int64_where_32_bits_do_not_hold_it(device: str) -> None:
     assert Tensor.arange(LARGE)[LARGE - 1].item() == LARGE - 1
 

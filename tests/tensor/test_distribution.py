@@ -168,6 +168,18 @@ def test_curvature_follows_from_the_slope(device: str) -> None:
     np.testing.assert_allclose(second.numpy(), -m * (m + a), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "order"), [("digamma", 2), ("lgamma", 3)])
+def test_higher_slopes_of_gamma_functions(device: str, name: str, order: int) -> None:
+    """At whole numbers too, where the reflection for what is below 0 has a pole."""
+    a = np.array([0.3, 1.0, 2.0, 11.0, 30.0, -1.3, -7.6])
+    x = Tensor(a)
+    slope = getattr(x, name)()
+    for _ in range(order):
+        (slope,) = slope.sum().gradient(x)
+    exact = [float(mpmath.psi(2, mpf(v))) for v in a]
+    np.testing.assert_allclose(slope.numpy(), exact, rtol=1e-10)
+
+
 def test_16_bit_floats_are_rounded_once(device: str) -> None:
     a = np.array([0.5, 3.0, -2.0], np.float16)
     got = Tensor(a).erfc()

@@ -56,6 +56,7 @@ ADVANCED = [
     np.s_[..., I0, :],
     np.s_[:, I0, ..., I0],
     np.s_[[]],
+    np.s_[range(1, 3), range(2)],
     np.s_[[[0], [1]]],
     np.s_[I0.astype(np.uint8) % 4],
     np.s_[ROWS],

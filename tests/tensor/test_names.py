@@ -48,7 +48,7 @@ NAMES: dict[str, str] = {
     " set_logical_policy max_shape max_numel custom_kernel",
     # what users of numpy and torch look for, and the peer lacks
     "decompositions": "svd inv det slogdet eigh pinv",
-    "products": "norm outer kron bmm tensordot cross trace addmm cdist cov corrcoef",
+    "products": "norm matrix_norm outer kron bmm tensordot cross trace addmm cdist cov corrcoef",
     "selection": "unique nonzero masked_select searchsorted argwhere isin index_select index_add"
     " index_put scatter_add count_nonzero",
     "statistics": "bincount histogram quantile median kthvalue multinomial bernoulli sample_logits",

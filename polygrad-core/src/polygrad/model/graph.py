@@ -255,7 +255,7 @@ def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -
         argument = number[u]
     elif u.op is Ops.CONST:
         argument = _number(u.dtype, u.arg)
-    elif u.op is Ops.REDUCE:
+    elif u.op in (Ops.REDUCE, Ops.SCAN):
         argument = [u.arg[0].name, u.arg[1]]
     elif u.op is Ops.KERNEL:
         argument = _kernel_text(u, where)

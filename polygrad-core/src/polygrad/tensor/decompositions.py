@@ -8,14 +8,25 @@ textbook's formulas (`matrices.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError, no_such
+from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import UOp
 from . import matrices
-from .base import Base, Flag, Real, broadcast_shape, common_dtype, result, tensor_of
+from .base import (
+    Base,
+    Flag,
+    Integer,
+    Real,
+    broadcast_shape,
+    common_dtype,
+    own_axis,
+    result,
+    tensor_of,
+)
 from .linalg import matmul
 from .sorting import Sorting
 
@@ -39,6 +50,9 @@ class Stack:
     def back(self, u: UOp) -> Tensor:
         made = u.reshape((*self.lead, *u.shape[1:]))
         return result(made.cast(self.dtype) if u.dtype.is_float else made, self.tensor)
+
+
+_NORMS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
 
 def _empty(u: UOp) -> bool:
@@ -179,6 +193,44 @@ class Decompositions(Sorting):
         else:
             both = list(matrices.log_determinant(s.uop))
         return s.back(both[0]), s.back(both[1])
+
+    def matrix_norm(
+        self,
+        ord: Any = "fro",
+        axis: Sequence[Integer] = (-2, -1),
+        keepdim: Flag = False,
+        *,
+        dim: Sequence[Integer] | None = None,
+    ) -> Tensor:
+        """A norm of the matrices in two axes: "fro", "nuc" (the sum of the singular values), 2 and
+        -2 (the largest and least of them), 1 and -1 (of the sums of columns' sizes), inf and -inf
+        (of rows').
+
+        >>> from polygrad import Tensor
+        >>> Tensor([[3.0, 0.0], [0.0, -4.0]]).matrix_norm("nuc").item()
+        7.0
+        """
+        name, given = "matrix_norm", tuple(axis if dim is None else dim)
+        if self.ndim < 2 or len(given) != 2:
+            raise ShapeError(f"{name} takes two axes, not {given} of shape {self.shape}.")
+        rows, columns = (own_axis(name, a, self.ndim) for a in given)
+        if rows == columns:
+            raise ArgumentError(f"{name}: axes {given} name one axis twice.")
+        if ord not in _NORMS:
+            valid = ", ".join(map(repr, _NORMS))
+            raise ArgumentError(f"{name}: no norm {shown(ord)}. Valid: {valid}.")
+        x = result(self._float(), self)
+        if ord == "fro":
+            return x.norm(2, (rows, columns), keepdim)
+        if ord in (1, -1, math.inf, -math.inf):
+            summed, kept = (rows, columns) if ord in (1, -1) else (columns, rows)
+            sums = x.abs().sum(summed, keepdim=True)
+            out = sums.max(kept, keepdim=True) if ord > 0 else sums.min(kept, keepdim=True)
+        else:
+            sizes = x.movedim((rows, columns), (-2, -1)).svdvals()
+            best = {2: sizes.max, -2: sizes.min, "nuc": sizes.sum}[ord](-1)
+            out = best.reshape([1 if a in (rows, columns) else n for a, n in enumerate(x.shape)])
+        return out if keepdim else out.squeeze((rows, columns))
 
     # ---- factors
 

@@ -131,10 +131,10 @@ def _cotangent(size: UOp) -> UOp:
 
 def _trigamma(x: UOp, value: UOp) -> UOp:
     """The slope of digamma, by reflection below 0."""
-    size = absolute(x)
-    sine = _sine(size)
+    size, negative = absolute(x), x < 0.0
+    sine = _sine(negative.where(size, 0.5))  # whose slope at whole x > 0 nobody may see
     below = recip(sine * sine) - _trigamma_above_zero(size + 1.0)
-    return (x < 0.0).where(below, _trigamma_above_zero(size))
+    return negative.where(below, _trigamma_above_zero(size))
 
 
 def _trigamma_above_zero(x: UOp) -> UOp:

@@ -252,6 +252,8 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
             raise ArgumentError(
                 "an index is no bool; use where(), or a mask of the tensor's shape."
             )
+        elif isinstance(item, range):
+            out += _arrays(list(item))
         elif isinstance(item, (Base, list, tuple)) or getattr(item, "shape", ()) != ():
             out += _arrays(item)
         elif isinstance(item, Symbol):

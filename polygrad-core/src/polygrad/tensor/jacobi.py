@@ -1,8 +1,10 @@
-"""Eigenvalues and singular values by Jacobi's rotations, as kernels.
+"""Singular values and eigenvalues by Jacobi's rotations, as one kernel.
 
-Each sweep visits every pair of rows and turns both so that what couples them vanishes; sweeps end
-when one has found nothing left to turn (Golub and Van Loan, 8.5 and 8.6.3). Slower than a
-tridiagonal method by a constant, and at least as accurate: small singular values keep their digits.
+Each sweep visits every pair of columns and turns both so that they become orthogonal; sweeps end
+when one has found nothing left to turn (one-sided: Golub and Van Loan, 8.6.3). Slower than a
+bidiagonal method by a constant, and at least as accurate: small singular values keep their digits.
+Symmetric matrices come here as a Cholesky factor (Veselic and Hari, A note on a one-sided Jacobi
+algorithm, 1989): two-sided rotations walk down columns of memory, which is slow.
 """
 
 from __future__ import annotations
@@ -11,20 +13,11 @@ from typing import Final
 
 from ..dtype import DType, dtypes
 from ..uop.kernel import Placeholder, call, finished, library, local
-from ..uop.ops import KernelInfo, Ops, UOp
+from ..uop.ops import KernelInfo, UOp
 from .factors import absolute, sqrt, total
 
 SWEEPS: Final = 40  # at most; 6 to 10 are usual
 _EPSILON: Final = {dtypes.float32: 2.0**-24, dtypes.float64: 2.0**-53}
-
-
-def symmetric(a: UOp) -> tuple[UOp, UOp]:
-    """(a matrix whose diagonal has the eigenvalues, eigenvectors as rows); reads the lower
-    triangle of (batch, n, n)."""
-    batch, n, _ = a.shape
-    outputs = [(1, a.dtype, a.shape), (2, a.dtype, a.shape)]
-    made = call(_symmetric(batch, n, a.dtype), [(0, a)], outputs)
-    return made[0], made[1]
 
 
 def columns(a: UOp) -> tuple[UOp, UOp]:
@@ -32,12 +25,17 @@ def columns(a: UOp) -> tuple[UOp, UOp]:
     matrices given by columns: (batch, n, m)."""
     batch, n, m = a.shape
     outputs = [(1, a.dtype, a.shape), (2, a.dtype, (batch, n, n))]
-    made = call(_columns(batch, n, m, a.dtype), [(0, a)], outputs)
+    made = call(_columns(batch, n, m, a.dtype, True), [(0, a)], outputs)
     return made[0], made[1]
 
 
+def orthogonal(a: UOp) -> UOp:
+    """The first of `columns` alone."""
+    return call(_columns(*a.shape, a.dtype, False), [(0, a)], [(1, a.dtype, a.shape)])[0]
+
+
 class _Sweeps:
-    """The loops over sweeps and pairs, which both kernels share: r, s, p, q and two branches."""
+    """The loops over sweeps and pairs: r, s, p, q and two branches."""
 
     def __init__(self, batch: int, n: int, *ready: UOp) -> None:
         self.r = UOp.range(0, batch, 0, "grid")
@@ -81,46 +79,18 @@ def _identity(v: Placeholder, r: UOp, n: int, first: int) -> UOp:
 
 
 @library
-def _symmetric(batch: int, n: int, dtype: DType) -> UOp:
-    a, d, v = (Placeholder.param(s, dtype, (batch, n, n)) for s in (0, 1, 2))
-    r = UOp.range(0, batch, 0, "grid")
-    i, j = UOp.range(n, 10), UOp.range(n, 11)
-    d = d.after(d[r, i, j].store(a[r, i.maximum(j), i.minimum(j)]).end(i, j))
-    v = v.after(_identity(v, r, n, 12))
-    i, j = UOp.range(n, 14), UOp.range(n, 15)
-    squares = (a[r, i.maximum(j), i.minimum(j)] * a[r, i.maximum(j), i.minimum(j)]).reduce(
-        Ops.ADD, (i, j)
-    )
-    least = sqrt(squares) * (_EPSILON[dtype] / n)
-    if n == 1:
-        one = d.after(r)[r, 0, 0].store(a[r, 0, 0]).group(v[r, 0, 0].store(1.0))
-        return finished(one.end(r).sink(arg=KernelInfo("eigh")))
-    loops = _Sweeps(batch, n)
-    p, q = loops.p, loops.q
-    coupling = d[r, p, q].load()
-    turn = loops.turn(least < absolute(coupling))
-    cosine, sine = _angle(d[r, q, q] - d[r, p, p], coupling)
-    k, h, g = UOp.range(n, 16), UOp.range(n, 17), UOp.range(n, 18)
-    d = d.after(turn)
-    rows = _turned(d[r, p, k], d[r, q, k], cosine, sine).end(k)
-    d = d.after(rows)
-    sides = _turned(d[r, h, p], d[r, h, q], cosine, sine).end(h)
-    vectors = _turned(v.after(turn)[r, p, g], v.after(turn)[r, q, g], cosine, sine).end(g)
-    done = loops.end(sides.group(vectors), turn)
-    return finished(done.end(r).sink(arg=KernelInfo("eigh")))
-
-
-@library
-def _columns(batch: int, n: int, m: int, dtype: DType) -> UOp:
+def _columns(batch: int, n: int, m: int, dtype: DType, vectors: bool) -> UOp:
     a, w = (Placeholder.param(s, dtype, (batch, n, m)) for s in (0, 1))
-    v = Placeholder.param(2, dtype, (batch, n, n))
     r = UOp.range(0, batch, 0, "grid")
     i, j = UOp.range(n, 10), UOp.range(m, 11)
-    copied = w[r, i, j].store(a[r, i, j]).end(i, j)
-    v0 = _identity(v, r, n, 12)
+    copied = [w[r, i, j].store(a[r, i, j]).end(i, j)]
+    v = Placeholder.param(2, dtype, (batch, n, n))
+    if vectors:
+        copied.append(_identity(v, r, n, 12))
+        v = v.after(copied[1])
     if n == 1:
-        return finished(copied.group(v0).end(r).sink(arg=KernelInfo("svd")))
-    w, v = w.after(copied), v.after(v0)
+        return finished(copied[0].group(*copied[1:]).end(r).sink(arg=KernelInfo("svd")))
+    w = w.after(copied[0])
     loops = _Sweeps(batch, n)
     p, q = loops.p, loops.q
     x, y, z = UOp.range(m, 14), UOp.range(m, 15), UOp.range(m, 16)
@@ -129,8 +99,9 @@ def _columns(batch: int, n: int, m: int, dtype: DType) -> UOp:
     turn = loops.turn(sqrt(first) * sqrt(second) * _EPSILON[dtype] * 4.0 < absolute(coupling))
     cosine, sine = _angle(second - first, coupling)
     k, g = UOp.range(m, 17), UOp.range(n, 18)
-    w, v = w.after(turn), v.after(turn)
-    rows = _turned(w[r, p, k], w[r, q, k], cosine, sine).end(k)
-    vectors = _turned(v[r, p, g], v[r, q, g], cosine, sine).end(g)
-    done = loops.end(rows.group(vectors), turn)
-    return finished(done.end(r).sink(arg=KernelInfo("svd")))
+    w = w.after(turn)
+    turned = _turned(w[r, p, k], w[r, q, k], cosine, sine).end(k)
+    if vectors:
+        v = v.after(turn)
+        turned = turned.group(_turned(v[r, p, g], v[r, q, g], cosine, sine).end(g))
+    return finished(loops.end(turned, turn).end(r).sink(arg=KernelInfo("svd")))

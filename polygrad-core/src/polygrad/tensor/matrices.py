@@ -319,10 +319,22 @@ def _qr_square(q: UOp, up: UOp, gq: UOp | None, gr: UOp | None) -> UOp:
 
 
 def eigh(a: UOp) -> tuple[UOp, UOp]:
-    """(eigenvalues in ascending order, eigenvectors as columns); reads the lower triangle."""
+    """(eigenvalues in ascending order, eigenvectors as columns); reads the lower triangle.
+
+    a + c, with c beyond the norm of a, is positive definite and well conditioned: the orthogonal
+    columns of its Cholesky factor are the eigenvectors, and their Rayleigh quotients in a, which
+    the shift does not touch, the eigenvalues. c comes from the sums of the rows of a^4, which bound
+    the norm closely."""
     level, power = _levelled(lower(a.detach()))
-    d, vectors = jacobi.symmetric(level)
-    values = diagonal(d)
+    whole = level + turned(lower(level, -1))
+    square = matmul(whole, whole).contiguous()
+    sums = factors.absolute(matmul(square, square)).reduce(Ops.ADD, (2,))
+    bound = UOp.alu(Ops.SQRT, UOp.alu(Ops.SQRT, sums.reduce(Ops.MAXIMUM, (1,))))
+    low = factors.cholesky(whole + identity(whole) * _each(bound + 1.0, whole))
+    vectors = jacobi.orthogonal(turned(low))  # times the roots of the eigenvalues of a + c
+    sizes = UOp.alu(Ops.SQRT, (vectors * vectors).reduce(Ops.ADD, (2,)))
+    vectors = vectors / sizes.reshape((*sizes.shape, 1)).expand(vectors.shape)
+    values = (matmul(vectors, whole) * vectors).reduce(Ops.ADD, (2,))
     values = values * power.reshape((a.shape[0], 1)).expand(values.shape)
     order = merging.order(merging.keys(values))
     made = function("eigh", [picked(values, order), turned(rows_of(vectors, order))], a)

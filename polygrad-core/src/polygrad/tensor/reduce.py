@@ -209,7 +209,8 @@ class Reduce(Joining):
     def argmax(
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
-        """The int32 position of the first largest element, of the first NaN if there is one.
+        """The int32 position of the first largest element, of the first NaN if there is one; int64
+        along 2**31 elements or more.
 
         >>> Tensor([1, 5, 5]).argmax().item()
         1
@@ -219,7 +220,8 @@ class Reduce(Joining):
     def argmin(
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
-        """The int32 position of the first smallest element, of the first NaN if there is one.
+        """The int32 position of the first smallest element, of the first NaN if there is one; int64
+        along 2**31 elements or more.
 
         >>> Tensor([2, 1, 1]).argmin().item()
         1
@@ -260,13 +262,14 @@ class Reduce(Joining):
         return self._reduced(self.uop.cast(dtypes.bool).reduce(op, axes), axes, keepdim)
 
     def count_nonzero(self, axis: Axes = None, *, dim: Axes = None) -> Tensor:
-        """How many elements are not 0, int32.
+        """How many elements are not 0, int32; int64 of a tensor of 2**31 elements or more.
 
         >>> Tensor([1, 0, 2]).count_nonzero().item()
         2
         """
         axes = axes_of("count_nonzero", either("count_nonzero", axis, dim), self.ndim)
-        ones = self.uop.cast(dtypes.bool).cast(dtypes.int32)
+        kind = dtypes.int32 if self.numel() < 1 << 31 else dtypes.int64
+        ones = self.uop.cast(dtypes.bool).cast(kind)
         return self._reduced(ones.reduce(Ops.ADD, axes), axes, False)
 
     def allclose(
