@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import assert_type
 
-from polygrad import Context, Tensor, UOp, Variable, device, dtypes, nn
+from polygrad import Context, Tensor, Variable, device, dtypes, nn
 from polygrad.dtype import DType
 
 
@@ -32,6 +32,6 @@ def expressions() -> None:
 def the_rest() -> None:
     assert_type(device.default(), str)
     assert_type(device.names(), tuple[str, ...])
-    assert_type(Variable("n", 1, 8), UOp)
+    assert_type(Variable("n", 1, 8), Variable)
     with Context(TRAINING=1):
         nn.Linear(2, 3)(Tensor.zeros(4, 2))

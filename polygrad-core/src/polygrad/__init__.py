@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 # public name -> module; an empty one where the name is the module itself
 _NAMES = {
+    "BoundVariable": "uop",
     "Context": "settings",
     "Device": "plugin",
     "Model": "model",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .plugin import Device as Device
     from .settings import Context as Context
     from .tensor import Tensor as Tensor
+    from .uop import BoundVariable as BoundVariable
     from .uop import Variable as Variable
     from .uop.ops import Ops as Ops
     from .uop.ops import UOp as UOp

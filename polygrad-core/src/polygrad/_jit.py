@@ -5,6 +5,7 @@ the graph that comes out: there is no warm-up. Later calls give the same graph o
 call may change:
 
 * tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs;
+* the values of variables that their shapes depend on, and of variables among the arguments;
 * Python ints and floats: variables of the graph where they meet a tensor; where Python itself uses
   the value (a condition, a shape), another value is captured anew, so that nothing is ever stale;
 * tensors from outside that the function assigns to (weights, counters): state, written in place;
@@ -20,11 +21,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import settings
-from ._nested import filled, flatten, names_of, rebuilt, taken
+from ._nested import filled, flatten, names_of, rebuilt, sizes_in, taken
 from .arguments import call_back
 from .contract import Plan
 from .device.buffer import Buffer
@@ -40,6 +41,7 @@ from .tensor.base import leaf as tensor_of_leaf
 from .tensor.base import replayed
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
+from .uop.sizes import opened, rebound, values_in, variables_in
 
 CAPACITY = 32  # captures kept per function; the least recently used goes first
 
@@ -101,7 +103,7 @@ class Compiled:
         captured = self._find(signature, numbers)
         if captured is None:
             captured = self._capture(signature, args, kwargs, tensors, numbers)
-        return captured(tensors, numbers)
+        return captured(tensors, numbers, signature)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -152,7 +154,10 @@ class Compiled:
         if kwargs:
             structure += tuple((k, flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
         shown = tuple(
-            [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
+            [
+                (t.uop.dtype, opened(t.uop.shape), t._device or t.device, t._requires_grad)
+                for t in tensors
+            ]
         )
         return Signature(structure, shown, settings.get("TRAINING"), current())
 
@@ -177,7 +182,9 @@ class Compiled:
             if self.one_signature:
                 self._refuse_others(signature, args, kwargs)
             what = f"{self.what} of {self.name}"
-            captured = _capture(self.function, what, args, kwargs, tensors, numbers)
+            captured = _capture(
+                self.function, what, args, kwargs, tensors, numbers, signature.structure
+            )
             self._captured += 1
             some = self._captures.setdefault(signature, [])
             some.append(captured)
@@ -224,8 +231,10 @@ class _Captured:
         outputs: Any,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         assigned: Sequence[int],
+        sizes: Sequence[UOp],
     ) -> None:
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
+        self.sizes = tuple(sizes)  # variables that the arguments' shapes depend on
         self.pinned = dict(pinned) or None  # number argument -> the value it was captured with
         self.values = [(evaluator(e), d) for e, d in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
@@ -236,22 +245,36 @@ class _Captured:
         assert self.pinned is not None
         return all(numbers[i] == v for i, v in self.pinned.items())
 
-    def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+    def __call__(
+        self, tensors: Sequence[Tensor], numbers: Sequence[int | float], signature: Signature
+    ) -> Any:
         runtime = self.recorded.runtime
+        specs = self.specs
         inputs = [_leaf_of(t) for t in tensors]
         values: Any = ()
         if self.values:
             values = [as_scalar(value(numbers), dtype) for value, dtype in self.values]
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
+        if self.sizes:
+            bound = values_in(_sizes_of(tensors, signature.structure))
+            values = [*values, *[bound[v] for v in self.sizes]]
+            specs = tuple([(d, tuple([rebound(n, bound) for n in s]), p) for d, s, p in specs])
         buffers = self.recorded.with_leaves(inputs, values)
-        made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
+        made = [_fresh(runtime, b, s) for b, s in zip(buffers, specs, strict=True)]
         if self.simple:
             return made[0]
         first = len(made) - len(self.assigned)
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
         return filled(self.outputs, made, numbers)
+
+
+def _sizes_of(tensors: Sequence[Tensor], structure: Any) -> Iterator[int]:
+    """The sizes of a call: those in the shapes of its tensors, and those among its arguments."""
+    for t in tensors:
+        yield from t.uop.shape
+    yield from sizes_in(structure)
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
@@ -278,11 +301,12 @@ def _capture(
     kwargs: Mapping[str, Any],
     tensors: Sequence[Tensor],
     numbers: Sequence[int | float],
+    structure: Any,
 ) -> _Captured:
     """Run the function over symbols, again if it met tensors without memory, and compile."""
     runtime = current()
     for _ in range(2):
-        trace = _Trace(runtime, what, args, kwargs, tensors, numbers)
+        trace = _Trace(runtime, what, args, kwargs, tensors, numbers, structure)
         trace.run(function)
         if not _settle(trace):
             break
@@ -330,10 +354,12 @@ class _Trace:
         kwargs: Mapping[str, Any],
         tensors: Sequence[Tensor],
         numbers: Sequence[int | float],
+        structure: Any,
     ) -> None:
         self.capture = capture = Capture(runtime, what)
         self.numbers = numbers
-        self.leaves = [capture.placeholder(t.dtype, t.shape, t.device) for t in tensors]
+        self.leaves = [capture.placeholder(t.dtype, opened(t.shape), t.device) for t in tensors]
+        self.sizes = variables_in(_sizes_of(tensors, structure))
         self.symbols = [
             tensor_of_leaf(u, u.arg[2], t._requires_grad)
             for u, t in zip(self.leaves, tensors, strict=True)
@@ -366,11 +392,11 @@ class _Trace:
         recorded = make_plan(
             self.roots,
             self.leaves,
-            [*variables, *(capture.draw_nodes or ())],
+            [*variables, *(capture.draw_nodes or ()), *self.sizes],
             self.updates,
             holders,
         )
         pinned = {i: self.numbers[i] for i in sorted(capture.pinned)}
         default = next((f.device for f in recorded.routine.fresh), "")
         specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
-        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned)
+        return _Captured(recorded, capture, pinned, self.outputs, specs, self.assigned, self.sizes)

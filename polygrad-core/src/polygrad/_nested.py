@@ -13,6 +13,7 @@ from .dtype import DType
 from .engine.capture import Number, evaluator
 from .tensor import Tensor
 from .uop.ops import UOp
+from .uop.sizes import Size, unbound
 
 STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
 
@@ -33,6 +34,30 @@ class _Same:
 
     def __hash__(self) -> int:
         return id(self.it)
+
+
+class _Bounded:
+    """A size: equal whatever the values of its variables are."""
+
+    __slots__ = ("key", "size")
+
+    def __init__(self, size: Size) -> None:
+        self.size, self.key = size, unbound(size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bounded) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def sizes_in(structure: Any) -> Iterator[Size]:
+    """The sizes among arguments, from what `flatten` gave."""
+    if isinstance(structure, _Bounded):
+        yield structure.size
+    elif type(structure) is tuple:
+        for part in structure:
+            yield from sizes_in(part)
 
 
 def parts_of(x: Any) -> Mapping[Any, Any] | None:
@@ -57,6 +82,8 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
         return kind
     if isinstance(x, STATIC):
         return (kind, x)
+    if isinstance(x, Size):
+        return _Bounded(x)
     parts = parts_of(x)
     if parts is not None:
         return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
@@ -77,6 +104,8 @@ def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any
         return next(numbers)
     if isinstance(x, STATIC):
         return x
+    if isinstance(x, Size):
+        return unbound(x)
     parts = parts_of(x)
     if parts is not None:
         return _with_parts(x, {k: rebuilt(v, tensors, numbers) for k, v in parts.items()})

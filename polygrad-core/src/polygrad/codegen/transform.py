@@ -15,7 +15,7 @@ from ..errors import PolygradError
 from ..uop.linear import coefficient, ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rebuild
-from .kernel import Kernel, index_roots, length, misplaced, static, substitute
+from .kernel import Kernel, index_roots, launchable, length, misplaced, static, substitute
 
 
 class ScheduleError(PolygradError, ValueError):
@@ -224,11 +224,17 @@ def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:
     return made.logged(kind, loop.arg[0])
 
 
+def bindable(kernel: Kernel, loop: UOp) -> bool:
+    """Whether the launch knows the length, and no store is lost where that is 0."""
+    some = (loop.src[1].lo or 0) > (loop.src[0].lo or 0)
+    return launchable(loop) and (some or all(loop in ranges_of(s) for s in kernel.stores))
+
+
 def bind(kernel: Kernel, loop: UOp, kind: str = "grid") -> Kernel:
     """Run a range on the blocks of the launch: only output ranges, which are independent."""
     if loop not in kernel.outputs:
         raise ScheduleError(f"bind: range {loop.arg[0]} is reduced or sequential")
-    if not static(loop):
+    if not bindable(kernel, loop):
         raise ScheduleError(f"bind: range {loop.arg[0]} has a bound known only at run time")
     return _kind(kernel, loop, kind)
 

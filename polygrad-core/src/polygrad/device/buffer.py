@@ -171,9 +171,9 @@ class Buffer:
         if data.nbytes:
             get(self.device).allocator.read(data.cast("B"), self.handle, offset)
 
-    def read(self) -> memoryview:
-        """A copy of the contents, which the caller owns."""
-        data = memoryview(bytearray(self.nbytes))
+    def read(self, nbytes: int | None = None) -> memoryview:
+        """A copy of the contents, or of the first `nbytes`, which the caller owns."""
+        data = memoryview(bytearray(self.nbytes if nbytes is None else nbytes))
         self.read_into(data)
         return data
 

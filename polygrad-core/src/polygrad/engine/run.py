@@ -163,8 +163,9 @@ class _Realization:
         graph = instance(print_, roots, varying)
         planned = schedule(graph.roots, devices.default())
         slots = slots_of(self.runtime, print_.leaves)
+        mine = {new: slots[leaf] for new, leaf in zip(graph.leaves, print_.leaves, strict=True)}
         counters.plans_made += 1
-        return assemble(planned, slots, len(set(slots.values())), graph.variables)
+        return assemble(planned, mine, len(set(slots.values())), graph.variables)
 
     # ---- running
 

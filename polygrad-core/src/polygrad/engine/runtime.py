@@ -153,13 +153,12 @@ class Runtime:
         return node
 
     def value_of(self, variable: UOp) -> int | float:
-        """The value of a VARIABLE that `scalar` made. Raises StateError for any other."""
-        found = self._scalars.get(variable)
+        """The value of a VARIABLE that `scalar` made, or that is bound. Raises StateError for any
+        other."""
+        found = self._scalars.get(variable) if len(variable.arg) == 3 else variable.arg[3]
         if found is None:
-            raise StateError(
-                f"the variable {variable.arg[0]!r} has no value here;"
-                " pass one where the graph is called."
-            )
+            name = variable.arg[0]
+            raise StateError(f"the variable {name!r} has no value: bind one, as {name}.bind(5).")
         return found
 
     def draw(self, count: int) -> tuple[UOp, UOp, UOp]:

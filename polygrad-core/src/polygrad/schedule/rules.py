@@ -13,6 +13,7 @@ from typing import Final
 
 from ..dtype import dtypes
 from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.sizes import capacity, is_fixed
 from .packing import packed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
@@ -50,10 +51,10 @@ def _memory(node: UOp) -> UOp:
 def _split_long(node: UOp) -> UOp:
     x = node.src[0]
     op, axes = node.arg
-    if size(node.shape) > FEW_RESULTS or size(x.shape) < LONG:
+    if capacity(node.shape) > FEW_RESULTS or capacity(x.shape) < LONG:
         return node
     for axis in axes:
-        parts = _parts(x.shape[axis])
+        parts = _parts(x.shape[axis]) if is_fixed((x.shape[axis],)) else None
         if parts is None:
             continue
         shape = x.shape
@@ -74,7 +75,8 @@ def _split_scan(node: UOp) -> UOp:
     x = node.src[0]
     op, axis = node.arg
     shape, length = x.shape, x.shape[axis]
-    parts = _parts(length) if length >= LONG and size(shape) // length < FEW_RESULTS else None
+    long = is_fixed(shape) and length >= LONG and size(shape) // length < FEW_RESULTS
+    parts = _parts(length) if long else None
     if parts is None:
         return node
     split = (*shape[:axis], parts, length // parts, *shape[axis + 1 :])

@@ -25,6 +25,7 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, ShapeError, public, shown
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
+from ..uop.sizes import Size, capacity, largest, most
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -96,6 +97,15 @@ class Base:
     def element_size(self) -> int:
         """Bytes of one element."""
         return self.uop.dtype.itemsize
+
+    @property
+    def max_shape(self) -> tuple[int, ...]:
+        """The sizes of its axes, each bounded one at its largest."""
+        return largest(self.uop.shape)
+
+    def max_numel(self) -> int:
+        """The most elements it can have; `numel` where no axis is bounded."""
+        return capacity(self.uop.shape)
 
     @property
     def nbytes(self) -> int:
@@ -218,7 +228,7 @@ def replayed(uop: UOp, device: str) -> Tensor:
 
 def operand(x: Operand, name: str = "operation") -> Base | Scalar:
     """A Tensor or Python number of what a user gave; arrays and lists become Tensors."""
-    if isinstance(x, (Base, bool, int, float, Symbol)):
+    if isinstance(x, (Base, bool, int, float, Symbol, Size)):
         return x  # type: ignore[return-value]  # a Symbol is a number that a captured function was given
     if hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "shape", None) == ():
         return x.item()  # type: ignore[no-any-return]
@@ -233,7 +243,7 @@ def operand(x: Operand, name: str = "operation") -> Base | Scalar:
 
 def is_operand(x: Operand) -> bool:
     """Whether an operator may take `x`; otherwise it leaves the word to the other object."""
-    return isinstance(x, (Base, bool, int, float, Symbol, list, tuple)) or (
+    return isinstance(x, (Base, bool, int, float, Symbol, Size, list, tuple)) or (
         hasattr(x, "dtype") or hasattr(x, "__dlpack__")
     )
 
@@ -251,6 +261,8 @@ def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
     if isinstance(value, Symbol):
         node = value.node(dtype)
         return node.broadcast_to(shape) if shape else node
+    if isinstance(value, Size):
+        return value.node.cast(dtype).broadcast_to(shape)
     if why := misfit(dtype, value):
         wider = "int64" if not misfit(dtypes.int64, value) else "a float"
         hint = f"; cast the tensor to {wider} first" if dtype.is_int else ""
@@ -259,7 +271,7 @@ def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
 
 
 def _plain(x: Any) -> Scalar:
-    return x.value if isinstance(x, Symbol) else x
+    return x.value if isinstance(x, Symbol) else most(x)
 
 
 def _kind(x: Scalar) -> DType:
@@ -380,10 +392,10 @@ def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def shape_of_args(name: str, args: Sequence[Any]) -> tuple[int, ...]:
-    """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of ints."""
+    """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of sizes."""
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
         args = args[0]
-    return tuple([integer(name, "a size", n) for n in args])
+    return tuple([n if isinstance(n, Size) else integer(name, "a size", n) for n in args])
 
 
 def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
@@ -391,7 +403,7 @@ def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
     shape = shape_of_args(name, args)
     if any(n < 0 for n in shape):
         raise ShapeError(f"{name}: shape {shape} has a negative size.")
-    if size(shape) >= _MOST:
+    if capacity(shape) >= _MOST:
         count = shown(size(shape))
         raise ShapeError(f"{name}: a tensor has fewer than 2**60 elements, not {count}.")
     return shape

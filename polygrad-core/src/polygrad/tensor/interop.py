@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import actual, largest, value_of
 from . import host
 from .autograd import Autograd
 from .base import tensor_of
@@ -76,31 +77,31 @@ class Interop(Autograd):
     def data(self) -> memoryview:
         """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit
         words."""
-        view: memoryview = host.formatted(read(self), self.uop.dtype, self.shape)
+        view: memoryview = host.formatted(read(self), self.uop.dtype, actual(self.shape))
         return view
 
     def numpy(self) -> Any:
         """The values as a numpy array of its own; bfloat16 becomes float32."""
         import numpy as np
 
-        values, name = read(self), self.uop.dtype.name
-        if not size(self.shape):
-            return np.empty(self.shape, "float32" if name == "bfloat16" else name)
+        values, name, shape = read(self), self.uop.dtype.name, actual(self.shape)
+        if not size(shape):
+            return np.empty(shape, "float32" if name == "bfloat16" else name)
         if name == "bfloat16":
             words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
-            return words.view(np.float32).reshape(self.shape)
-        return np.frombuffer(values, name).reshape(self.shape)
+            return words.view(np.float32).reshape(shape)
+        return np.frombuffer(values, name).reshape(shape)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
-        return host.nested(host.unpacked(read(self), self.uop.dtype), self.shape)
+        return host.nested(host.unpacked(read(self), self.uop.dtype), actual(self.shape))
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number."""
         return self._one("item()", "; use .tolist() or .numpy()")
 
     def _one(self, name: str, hint: str = "") -> Any:
-        if self.numel() != 1:
+        if size(actual(self.shape)) != 1:
             raise ShapeError(
                 f"{name} takes a tensor with one element, not shape {self.shape}{hint}."
             )
@@ -124,14 +125,14 @@ class Interop(Autograd):
     def __index__(self) -> int:
         if not self.uop.dtype.is_int:
             raise DTypeError(f"only an integer tensor is an index, not {self.uop.dtype.name}.")
-        if self.numel() != 1:  # a TypeError: bytes(x) then goes on to the buffer
+        if size(actual(self.shape)) != 1:  # a TypeError: bytes(x) then goes on to the buffer
             raise DTypeError(f"only a tensor of one element is an index, not shape {self.shape}.")
         return int(self.item())
 
     def __len__(self) -> int:
         if not self.shape:
             raise DTypeError("a 0-d tensor has no length.")
-        return self.shape[0]
+        return value_of(self.shape[0])
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
@@ -184,7 +185,7 @@ class Interop(Autograd):
 
     def _values_shown(self) -> str | None:
         """The values of a small realised tensor; None otherwise, and always while capturing."""
-        if self.uop.op is not Ops.BUFFER or self.numel() > _SHOWN:
+        if self.uop.op is not Ops.BUFFER or size(largest(self.shape)) > _SHOWN:
             return None
         from .. import engine
 

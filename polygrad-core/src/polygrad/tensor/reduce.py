@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
 from ..errors import ShapeError
 from ..uop.ops import Ops, Shape, UOp, size
+from ..uop.sizes import Size
 from . import formulas
 from .base import Flag, Integer, Operand, Real, axes_of, axis_of, either, joined, result
 from .joining import Joining
@@ -48,15 +49,24 @@ def narrow(u: UOp, dtype: DType) -> UOp:
 
 def mean(u: UOp, axes: Sequence[int]) -> UOp:
     """In u's own (wide) dtype; an empty mean is NaN."""
-    count = size([u.shape[a] for a in axes])
-    return u.reduce(Ops.ADD, axes) / float(count)
+    total, count = u.reduce(Ops.ADD, axes), _count(u, axes)
+    return total / (count.broadcast_to(total.shape) if isinstance(count, UOp) else count)
 
 
 def variance(u: UOp, axes: Sequence[int], correction: float) -> UOp:
     """Of wide floats: the mean square distance from the mean, divided by n - correction."""
     distance = u - spread(mean(u, axes), u.shape, axes)
+    count = _count(u, axes)
+    total = (distance * distance).reduce(Ops.ADD, axes)
+    if isinstance(count, UOp):
+        return total / (count - float(correction)).maximum(0.0).broadcast_to(total.shape)
+    return total / max(0.0, count - correction)
+
+
+def _count(u: UOp, axes: Sequence[int]) -> float | UOp:
+    """How many elements axes hold: a number, or a scalar node where that varies."""
     count = size([u.shape[a] for a in axes])
-    return (distance * distance).reduce(Ops.ADD, axes) / float(max(0, count - correction))
+    return UOp.index(count).cast(u.dtype) if isinstance(count, Size) else float(count)
 
 
 class Reduce(Joining):
@@ -167,9 +177,15 @@ class Reduce(Joining):
         return self._reduced(extreme(self.uop, op, axes), axes, keepdim)
 
     def _some(self, name: str, axes: Sequence[int]) -> None:
-        if not size([self.shape[a] for a in axes]):
+        count = size([self.shape[a] for a in axes])
+        if not count:
             raise ShapeError(
                 f"{name} of no elements: shape {self.shape} has axes {tuple(axes)} empty."
+            )
+        if isinstance(count, Size) and not count.min:
+            raise ShapeError(
+                f"{name} of {count} elements, which may be none: give the variable of shape"
+                f" {self.shape} a lower bound that leaves some."
             )
 
     def argmax(

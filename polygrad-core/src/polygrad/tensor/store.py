@@ -10,6 +10,7 @@ from weakref import ref
 from ..dtype import DType
 from ..engine.capture import active as capturing
 from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import actual, capacity
 from .base import Base, _leaves, leaf
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def bind(uop: UOp, data: memoryview | None) -> None:
     from ..device.buffer import Buffer
     from ..engine import runtime
 
-    buffer = Buffer(uop.arg[2], size(uop.arg[1]) * uop.dtype.itemsize)
+    buffer = Buffer(uop.arg[2], capacity(uop.arg[1]) * uop.dtype.itemsize)
     if data is not None:
         buffer.write(data)
     runtime.bind(uop, buffer)
@@ -124,7 +125,8 @@ def read(t: Base) -> memoryview:
     capture = capturing.get()
     if capture is not None:
         capture.check_read(t.uop)
+    nbytes = size(actual(t.uop.shape)) * t.uop.dtype.itemsize
     realize([t])
     runtime = engine.current()
     node = t.uop if t.uop.op is Ops.BUFFER else engine.realize([t.uop], [t.uop])[0]
-    return runtime.buffer_of(node).read()
+    return runtime.buffer_of(node).read(nbytes)

@@ -1,7 +1,8 @@
 """The shape of a node from its op, sources and argument: one rule per op.
 
 Floor: uop. A rule raises ShapeError where the parts do not fit, so a node that exists has a shape.
-An op that is not listed has the shape of its first source, or () without one.
+An op that is not listed has the shape of its first source, or () without one. Sizes that vary
+(sizes.py) are computed with like integers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def _pad(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
     old = src[0].shape
     if len(old) != len(arg) or any(v < 0 for p in arg for v in p):
         raise ShapeError(f"pad {arg} does not fit shape {old}")
-    return tuple(n + b + a + max(n - 1, 0) * i for n, (b, a, i) in zip(old, arg, strict=True))
+    return tuple(
+        n + b + a + (max(n - 1, 0) * i if i else 0) for n, (b, a, i) in zip(old, arg, strict=True)
+    )
 
 
 def _window(src: tuple[UOp, ...], arg: tuple[int, int, int, int]) -> Shape:
