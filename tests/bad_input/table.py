@@ -16,6 +16,7 @@ from . import (
     orders,
     products,
     shapes,
+    sizes,
     values,
 )
 from .mistake import Chapter
@@ -24,6 +25,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     shapes.CHAPTER,
     products.CHAPTER,
     axes.CHAPTER,
+    sizes.CHAPTER,
     making.CHAPTER,
     values.CHAPTER,
     losses.CHAPTER,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygrad import BoundVariable, Tensor, Variable
+from polygrad import BoundVariable, Tensor, UOp, Variable
 from polygrad.engine.counters import counters
-from polygrad.errors import ArgumentError, IndexError_, ShapeError, StateError
+from polygrad.errors import ArgumentError, IndexError_, ShapeError, StateError, VaryingSize
 
 Array = Any
 SIZES = (5, 17, 1, 32, 2)
@@ -356,3 +356,36 @@ def test_an_index_that_may_lie_outside_is_refused(device: str) -> None:
 def test_an_extreme_of_perhaps_nothing_is_refused(device: str) -> None:
     with pytest.raises(ShapeError, match="which may be none"):
         Tensor(A)[: n.bind(4)][1:].max(0)
+
+
+REFUSING: dict[str, Callable[[Tensor], Any]] = {
+    "sort": lambda x: x.sort(0),
+    "topk": lambda x: x.topk(1, 0),
+    "median": lambda x: x.median(0),
+    "unique": lambda x: x.unique(),
+    "nonzero": lambda x: x.nonzero(),
+    "__iter__": lambda x: list(x),
+    "split": lambda x: x.split(2),
+    "qr": lambda x: x.qr(),
+    "svd": lambda x: x.svd(),
+    "det": lambda x: (x @ x.T).det(),
+    "cholesky": lambda x: (x @ x.T).cholesky(),
+    "conv1d": lambda x: x.T.unsqueeze(0).conv1d(x.T.unsqueeze(0)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_what_needs_a_constant_size_says_so(name: str, device: str) -> None:
+    """Never a wrong number: the error names the operation, the axis and a way out."""
+    with pytest.raises(VaryingSize, match=rf"^{name.strip('_')}: ax.*pad_to"):
+        REFUSING[name](Tensor(A)[: n.bind(5)])
+
+
+def test_a_kernel_of_ones_own_needs_constant_sizes(device: str) -> None:
+    def double(out: Any, x: Any) -> UOp:
+        i = UOp.range(out.numel(), 0)
+        return out.flatten()[i].store(x.flatten()[i] * 2).end(i).sink()
+
+    x = Tensor(A)[: n.bind(5)]
+    with pytest.raises(VaryingSize, match="^custom_kernel: axis 0"):
+        Tensor.empty(5, 8).custom_kernel(x, fxn=double)

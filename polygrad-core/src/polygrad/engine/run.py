@@ -125,6 +125,7 @@ class _Realization:
         runtime = self.runtime
         cache = cache_of(runtime)
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
+        bound = tuple([runtime.value_of(v) for v in print_.variables])
         key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], devices.default())
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
@@ -134,9 +135,8 @@ class _Realization:
             counters.plan_hits += 1
         routine, values = entry.find(print_.values) or self._general(entry, print_)
         roots = [*self.roots, *[print_.nodes[i] for i in entry.after]]
-        given = tuple([runtime.value_of(v) for v in print_.variables]) + values
         loose = frozenset([print_.nodes[i] for i in entry.constant])
-        return self._execute(routine, print_, roots, given, loose)[: len(self.roots)]
+        return self._execute(routine, print_, roots, bound + values, loose)[: len(self.roots)]
 
     def _alias(self, leaf: UOp) -> int:
         return id(self.runtime.buffer_of(leaf))

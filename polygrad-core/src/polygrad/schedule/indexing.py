@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..errors import ShapeError
+from ..errors import VaryingSize
 from ..uop.ops import Ops, Shape, UOp, size
 
 Index = tuple[UOp, ...]
@@ -86,7 +86,7 @@ def _is_less(a: int, b: int) -> bool | None:
     """a < b, None where it varies."""
     try:
         return a < b
-    except ShapeError:
+    except VaryingSize:
         return None
 
 

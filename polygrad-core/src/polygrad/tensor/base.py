@@ -353,6 +353,11 @@ def integer(name: str, what: str, x: Any, least: int | None = None) -> int:
     return value
 
 
+def extent(name: str, what: str, x: Any) -> int:
+    """A size or position: an integer, or one that varies."""
+    return x if isinstance(x, Size) else integer(name, what, x)
+
+
 def number(name: str, what: str, x: Any) -> Scalar:
     """A number argument, of numpy's too; `what` names it in the error."""
     if isinstance(x, (bool, int, float, Symbol)):
@@ -395,7 +400,7 @@ def shape_of_args(name: str, args: Sequence[Any]) -> tuple[int, ...]:
     """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of sizes."""
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
         args = args[0]
-    return tuple([n if isinstance(n, Size) else integer(name, "a size", n) for n in args])
+    return tuple([extent(name, "a size", n) for n in args])
 
 
 def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, shown
+from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, VaryingSize, shown
 from ..uop.ops import Shape, UOp, size
 from ..uop.sizes import (
     Size,
@@ -164,7 +164,7 @@ def _position(item: int, n: int, axis: int, shape: Shape) -> int:
     try:
         i = item + n if item < 0 else item
         inside = 0 <= i < n
-    except ShapeError:
+    except VaryingSize:
         raise IndexError_(
             f"index {item} may lie outside axis {axis} of shape {shape}; give its variable bounds"
             " that keep it inside."
@@ -262,6 +262,8 @@ def _vector(values: list[int]) -> Tensor:
 
 def nonzero(mask: Tensor) -> list[list[int]]:
     """For each axis the coordinates of the true elements, in row-major order."""
+    if not is_fixed(mask.shape):
+        raise VaryingSize("its elements are counted now")
     raw = bytes(mask.data().cast("B")) if mask.numel() else b""
     places = [i for i, b in enumerate(raw) if b]
     columns, stride = [], mask.numel()

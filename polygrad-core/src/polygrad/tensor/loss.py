@@ -14,7 +14,7 @@ from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
 from .convolution import Convolution
-from .reduce import log_softmax, narrow, wide
+from .reduce import log_softmax, narrow, quotient, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -142,7 +142,7 @@ class Loss(Convolution):
         if reduction == "mean":
             total = loss.reduce(Ops.ADD, every)
             count = None if share is None else share.reduce(Ops.ADD, every)
-            loss = total / float(size(loss.shape)) if count is None else total / count
+            loss = quotient(total, size(loss.shape)) if count is None else total / count
         elif reduction == "sum":
             loss = loss.reduce(Ops.ADD, every)
         elif reduction != "none":

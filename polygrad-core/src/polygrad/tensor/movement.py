@@ -18,6 +18,7 @@ from .base import (
     axes_of,
     axis_of,
     either,
+    extent,
     integer,
     own_axis,
     result,
@@ -419,8 +420,8 @@ class Movement(Distribution):
     ) -> Tensor:
         """`length` elements of an axis from `start` on."""
         a = own_axis("narrow", either("narrow", axis, dim), self.ndim)
-        n, start = self.shape[a], integer("narrow", "start", start)
-        length = integer("narrow", "length", length)
+        n, start = self.shape[a], extent("narrow", "start", start)
+        length = extent("narrow", "length", length)
         start = start + n if start < 0 else start
         if not (start >= 0 and length >= 0 and start + length <= n):
             raise ShapeError(

@@ -49,24 +49,22 @@ def narrow(u: UOp, dtype: DType) -> UOp:
 
 def mean(u: UOp, axes: Sequence[int]) -> UOp:
     """In u's own (wide) dtype; an empty mean is NaN."""
-    total, count = u.reduce(Ops.ADD, axes), _count(u, axes)
-    return total / (count.broadcast_to(total.shape) if isinstance(count, UOp) else count)
+    return quotient(u.reduce(Ops.ADD, axes), size([u.shape[a] for a in axes]))
 
 
 def variance(u: UOp, axes: Sequence[int], correction: float) -> UOp:
     """Of wide floats: the mean square distance from the mean, divided by n - correction."""
     distance = u - spread(mean(u, axes), u.shape, axes)
-    count = _count(u, axes)
-    total = (distance * distance).reduce(Ops.ADD, axes)
-    if isinstance(count, UOp):
-        return total / (count - float(correction)).maximum(0.0).broadcast_to(total.shape)
-    return total / max(0.0, count - correction)
-
-
-def _count(u: UOp, axes: Sequence[int]) -> float | UOp:
-    """How many elements axes hold: a number, or a scalar node where that varies."""
     count = size([u.shape[a] for a in axes])
-    return UOp.index(count).cast(u.dtype) if isinstance(count, Size) else float(count)
+    total = (distance * distance).reduce(Ops.ADD, axes)
+    if isinstance(count, Size):
+        return total / (total._with(count) - float(correction)).maximum(0.0)
+    return total / float(max(0, count - correction))
+
+
+def quotient(total: UOp, count: int) -> UOp:
+    """A sum divided by how many there are, also where that varies."""
+    return total / (count if isinstance(count, Size) else float(count))
 
 
 class Reduce(Joining):

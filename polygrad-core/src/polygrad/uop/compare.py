@@ -12,11 +12,10 @@ from typing import Final
 
 from ..dtype import dtypes
 from .divmod import common_factors, settled, split_small
-from .linear import Linear, bounds, linear, node, plus, times
+from .linear import Linear, below_zero, bounds, linear, node, plus, times
 from .ops import Ops, UOp
 
 _MOST_TERMS: Final = 16  # of a conjunction that are compared with a new one
-_MOST_BOUNDS: Final = 6  # counters and extremes that are replaced by their bounds
 
 
 def less(a: UOp, b: UOp) -> UOp:
@@ -64,39 +63,11 @@ def _negative(form: Linear) -> UOp:
             return UOp.const(dtypes.bool, hi < 0)
         shorter = _without_small(form) or _without_division(form)
         shorter = shorter and settled(shorter)
-    if any(map(_has_bounds, form[1])):
-        if _proved(form):
-            return UOp.const(dtypes.bool, True)
-        if _proved(plus((-1, ()), form, -1)):
-            return UOp.const(dtypes.bool, False)
+    if below_zero(form):
+        return UOp.const(dtypes.bool, True)
+    if below_zero(plus((-1, ()), form, -1)):
+        return UOp.const(dtypes.bool, False)
     return UOp(Ops.CMPLT, dtypes.bool, _sides(form))
-
-
-# ---- bounds that are expressions: a counter below n, min(n, 4)
-
-
-def _has_bounds(term: tuple[UOp, int]) -> bool:
-    atom = term[0]
-    if atom.op is Ops.RANGE:
-        return atom.src[1].op is not Ops.CONST or atom.src[0].op is not Ops.CONST
-    return atom.op is Ops.MINIMUM or atom.op is Ops.MAXIMUM
-
-
-def _proved(form: Linear, budget: int = _MOST_BOUNDS) -> bool:
-    """Whether form < 0 for certain, each counter and extreme being replaced by its bounds."""
-    if bounds(*form)[1] < 0:
-        return True
-    term = next(filter(_has_bounds, form[1]), None)
-    if term is None or not budget:
-        return False
-    atom, k = term
-    rest = plus(form, (0, (term,)), -1)
-    if atom.op is Ops.RANGE:  # nothing runs in an empty one
-        lo, hi = map(linear, atom.src)
-        most = (hi[0] - 1, hi[1]) if k > 0 else lo
-        return _proved(plus(rest, most, k), budget - 1)
-    enough = any if (atom.op is Ops.MINIMUM) == (k > 0) else all
-    return enough(_proved(plus(rest, linear(s), k), budget - 1) for s in atom.src)
 
 
 def _without_small(form: Linear) -> Linear | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ShapeError
+from ..errors import ShapeError, VaryingSize
 from .opcodes import ELEMENTWISE, Ops
 
 if TYPE_CHECKING:
@@ -68,6 +68,9 @@ def _pad(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
 def _window(src: tuple[UOp, ...], arg: tuple[int, int, int, int]) -> Shape:
     axis, length, stride, dilation = arg
     shape = src[0].shape
+    for n in (length, stride, dilation):
+        if type(n) is not int:
+            raise VaryingSize(f"a window has constant sizes, not {n!r}")
     count = (shape[axis] - (length - 1) * dilation - 1) // stride + 1
     if length < 1 or stride < 1 or dilation < 1 or count < 1:
         raise ShapeError(f"window {arg} does not fit axis {axis} of shape {shape}")

@@ -4,7 +4,7 @@ Floor: uop. A shape holds integers and *sizes*. A `Size` is a linear form over v
 dtype `index` with an interval: `n`, `2*n + 1`, `min(n, 4)`. Arithmetic with it gives a Size again,
 or an integer where nothing varies any more, so the formulas that compute shapes know of neither.
 Two sizes are equal if they are one expression. A comparison that the intervals decide is a bool;
-any other raises ShapeError, so an operation that must know the number refuses and never guesses.
+any other raises VaryingSize, so an operation that must know the number refuses and never guesses.
 
     n = Variable("n", 1, 32)     # a name and its bounds, both included
     x[: n.bind(5)]               # shape (n[1..32]=5, 8)
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError, StateError, shown
+from ..errors import ArgumentError, StateError, VaryingSize, public, shown
 from .ops import Ops, UOp, size, toposort
 from .provenance import hand_on
 from .rewrite import rebuild, substitute
@@ -55,7 +55,7 @@ def _arithmetic(op: Ops, swap: bool = False) -> Any:
     def method(self: Size, other: Any) -> Any:
         node = _node(other)
         if node is None:
-            return NotImplemented
+            return _constant_needed(self) if isinstance(other, float) else NotImplemented
         pair = (node, self.node) if swap else (self.node, node)
         return sized(UOp.alu(op, *pair))
 
@@ -69,10 +69,8 @@ def _order(op: Ops, swap: bool = False) -> Any:
             return NotImplemented
         answer = UOp.alu(op, *((node, self.node) if swap else (self.node, node)))
         if answer.lo != answer.hi:
-            raise ShapeError(
-                f"a constant size is needed here: it depends on {self!r} whether it is"
-                f" {_SIGNS[op, swap]} {other!r}."
-            )
+            sign = _SIGNS[op, swap]
+            raise VaryingSize(f"whether {self!r} is {sign} {other!r} is not known before it runs")
         return bool(answer.lo)
 
     return method
@@ -87,13 +85,11 @@ _SIGNS: Final = {
 
 
 def _constant_needed(self: Any, *_: Any) -> Any:
-    raise ShapeError(
-        f"a constant size is needed here, not {self!r}; int(...) of a bound one gives its value."
-    )
+    raise VaryingSize(f"a constant is needed, not {self!r}")
 
 
 class Size(_Integer):
-    """An axis' length that varies between bounds. Raises ShapeError where a number is needed."""
+    """An axis' length that varies between bounds. Raises VaryingSize where a number is needed."""
 
     __slots__ = ("node",)
 
@@ -108,7 +104,10 @@ class Size(_Integer):
         __lt__, __gt__ = _order(Ops.CMPLT), _order(Ops.CMPLT, swap=True)
         __le__, __ge__ = _order(Ops.CMPLE), _order(Ops.CMPLE, swap=True)
         __index__ = __float__ = __pow__ = __rpow__ = _constant_needed
-        __truediv__ = __rtruediv__ = _constant_needed
+        __truediv__ = __rtruediv__ = __divmod__ = __rdivmod__ = _constant_needed
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _constant_needed
+        __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _constant_needed
+        __abs__ = __invert__ = __round__ = __trunc__ = bit_length = _constant_needed
 
         def __neg__(self):
             return sized(-self.node)
@@ -150,6 +149,7 @@ class Size(_Integer):
         return cast(int, self.node.hi)
 
 
+@public
 class Variable(Size):
     """A size or position that is given at each run, `min <= value <= max`.
 
