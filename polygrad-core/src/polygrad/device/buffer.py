@@ -190,6 +190,16 @@ class Buffer:
         return f"Buffer({self.device!r}, {self.nbytes}{state})"
 
 
+def with_room(buffer: Buffer, nbytes: int) -> Buffer:
+    """The Buffer, or a copy at the start of one with room for `nbytes`."""
+    if buffer.nbytes >= nbytes:
+        return buffer
+    roomy, where = Buffer(buffer.device, nbytes), get(buffer.device)
+    if buffer.nbytes:
+        where.allocator.copy(roomy.handle, buffer.handle, buffer.nbytes, where)
+    return roomy
+
+
 def exchange(a: Buffer, b: Buffer) -> None:
     """Let two Buffers of one device and size trade their memory: what holds one sees the other's
     bytes.
