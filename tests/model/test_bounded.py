@@ -161,8 +161,7 @@ def test_a_bundle_carries_its_variables(device: str) -> None:
     assert "float32[batch[1..32], 8]" in loaded.summary()
     for k in (3, 31):
         np.testing.assert_array_equal(loaded.forward(x=X[:k])["y"], model.forward(x=X[:k])["y"])
-    history = loaded.fit({"x": X, "t": Y}, batch_size=16, remainder="keep", optimizer="sgd", lr=0.01,
-                         progress=False)  # fmt: skip
+    history = loaded.fit({"x": X, "t": Y}, 1, 16, "sgd", 0.01, "keep", progress=False)
     assert len(history) == 4
     assert loaded.save() == loaded.save()
 

@@ -274,8 +274,8 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     they read the scratch instead of computing it a second time (softmax: one exp an element).
     """
     body, ranges = reduction.src[0], reduction.src[1:]
-    bounds = (static(loop) and loop.src[0].arg, static(loop) and length(loop))
-    if len(ranges) != 1 or bounds != (0, length(ranges[0])):
+    alike = len(ranges) == 1 and ranges[0].src == loop.src
+    if not alike or not static(loop) or loop.src[0].arg != 0:
         raise ScheduleError(f"stage: range {loop.arg[0]} is not as long as the reduction's")
     again = substitute((body,), {ranges[0]: loop})[0]
     if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
