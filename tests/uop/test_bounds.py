@@ -45,4 +45,4 @@ def test_multiples_divide() -> None:
     assert (42 * n) // (6 * n) == 7
     assert (2 * n + 2) // (n + 1) == 2
     assert (6 * n * m) // (3 * n) == 2 * m
-    assert sized(((2 * n + 1).node // (n + 1).node)) != 2
+    assert sized((2 * n + 1).node // (n + 1).node) != 2

@@ -53,8 +53,11 @@ def _split_long(node: UOp) -> UOp:
     op, axes = node.arg
     if capacity(node.shape) > FEW_RESULTS or capacity(x.shape) < LONG:
         return node
+    varying = tuple(a for a in axes if not is_fixed((x.shape[a],)))
+    if varying:
+        return _split_varying(node, varying)
     for axis in axes:
-        parts = _parts(x.shape[axis]) if is_fixed((x.shape[axis],)) else None
+        parts = _parts(x.shape[axis])
         if parts is None:
             continue
         shape = x.shape
@@ -63,6 +66,15 @@ def _split_long(node: UOp) -> UOp:
         partial = split.reduce(op, inner).contiguous()
         return partial.reduce(op, (axis - sum(a < axis for a in axes),))
     return node
+
+
+def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
+    """What varies first, then the rest, whose elements are the partial results."""
+    op, axes = node.arg
+    rest = tuple(a - sum(v < a for v in varying) for a in axes if a not in varying)
+    partial = node.src[0].reduce(op, varying)
+    many = capacity(partial.shape) > FEW_RESULTS
+    return partial.contiguous().reduce(op, rest) if rest and many else node
 
 
 def _reduction(node: UOp) -> UOp:
