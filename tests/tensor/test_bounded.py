@@ -11,6 +11,7 @@ import pytest
 from polygrad import BoundVariable, Tensor, UOp, Variable
 from polygrad.engine.counters import counters
 from polygrad.errors import ArgumentError, IndexError_, ShapeError, StateError, VaryingSize
+from polygrad.testing.evaluate import judged
 
 Array = Any
 SIZES = (5, 17, 1, 32, 2)
@@ -389,3 +390,25 @@ def test_a_kernel_of_ones_own_needs_constant_sizes(device: str) -> None:
     x = Tensor(A)[: n.bind(5)]
     with pytest.raises(VaryingSize, match="^custom_kernel: axis 0"):
         Tensor.empty(5, 8).custom_kernel(x, fxn=double)
+
+
+@pytest.mark.parametrize("name", ["softmax over it", "attention", "cat", "mean", "two of them"])
+def test_the_judge_takes_sizes_at_their_values(name: str, device: str) -> None:
+    made = CASES[name][0](Data(), 7)
+    np.testing.assert_allclose(made.numpy(), judged(made), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("bounds", [(17, 18), (16, 17), (1, 15), (0, 40), (64, 65), (31, 33)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_vectors_of_every_width_and_what_is_left_over(
+    bounds: tuple[int, int], dtype: str, device: str
+) -> None:
+    size, data = Variable("size", *bounds), np.arange(1.0, 81).astype(dtype)
+    x = Tensor(np.stack([data, data[::-1]])).realize()
+    for k in sorted({max(bounds[0], 1), (sum(bounds) + 1) // 2, bounds[1]}):
+        y, a = x[:, : size.bind(k)], np.stack([data[:k], data[::-1][:k]])
+        np.testing.assert_array_equal((y + 1).contiguous().numpy(), a + 1)
+        np.testing.assert_array_equal(y.T.contiguous().numpy(), a.T)
+        np.testing.assert_array_equal(y.sum(1).numpy(), a.astype("int64").sum(1))
+        np.testing.assert_array_equal(y.max(0).numpy(), a.max(0))
+        np.testing.assert_array_equal((y @ y.T).numpy(), a.astype("int64") @ a.astype("int64").T)

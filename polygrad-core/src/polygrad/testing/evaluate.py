@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from ..dtype import DType, dtypes
-from ..uop.ops import Ops, UOp, toposort
+from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.sizes import exchanged, variables_of
 
 Array = Any  # numpy.ndarray of any dtype
 Reader = Callable[[UOp], Array]
@@ -37,20 +38,24 @@ def evaluate(
 
 
 def judged(tensor: Any) -> Array:
-    """The value of a Tensor over leaves of the current runtime; nothing is compiled or kept."""
+    """The value of a Tensor over leaves of the current runtime; nothing is compiled or kept. Sizes
+    that vary are taken at their values."""
     from ..engine import current
 
     runtime = current()
+    values = {v: runtime.value_of(v) for v in variables_of((tensor.uop,))}
+    sizes = {v: UOp.index(int(n)) for v, n in values.items() if v.dtype is dtypes.index}
+    (root,), fixed = exchanged((tensor.uop,), sizes)
+    leaves = {new: old for old, new in fixed.items() if old.op is Ops.BUFFER}
 
     def read(leaf: UOp) -> Array:
-        raw = runtime.buffer_of(leaf).read()
+        nbytes = size(leaf.shape) * leaf.dtype.itemsize
+        raw = runtime.buffer_of(leaves[leaf]).read(nbytes)
         if leaf.dtype is dtypes.bfloat16:
             return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
         return np.frombuffer(raw, numpy_dtype(leaf.dtype))
 
-    found = [n for n in toposort((tensor.uop,)) if n.op is Ops.VARIABLE]
-    values = {n.arg[0]: runtime.value_of(n) for n in found}
-    return evaluate([tensor.uop], read, values)[0]
+    return evaluate([root], read, {v.arg[0]: n for v, n in values.items()})[0]
 
 
 def numpy_dtype(dtype: DType) -> Any:

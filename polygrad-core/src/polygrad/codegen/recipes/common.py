@@ -119,9 +119,8 @@ def _varying_lanes(kernel: Kernel, loop: UOp, lanes: int) -> tuple[Kernel, UOp |
     if not divides(steps(loop), lanes):
         made = peel_whole(kernel, loop, lanes)
         kernel, loop = made, parts_of(kernel, made)[0]
-    made = split(kernel, loop, lanes)
-    outer, inner = parts_of(kernel, made)
-    return vectorize(made, inner), outer, inner
+    kernel, outer, inner = factored(kernel, loop, lanes)  # 17 to 18 steps have one vector of 16
+    return vectorize(kernel, inner), outer, inner
 
 
 def cut(kernel: Kernel, loop: UOp, at: int) -> tuple[Kernel, UOp, UOp | None]:
@@ -135,7 +134,7 @@ def cut(kernel: Kernel, loop: UOp, at: int) -> tuple[Kernel, UOp, UOp | None]:
 
 def factored(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp]:
     """`split`: (kernel, outer range or None if the factor is the whole length, inner range)."""
-    if factor == length(loop):
+    if static(loop) and factor == length(loop):
         return kernel, None, loop
     made = split(kernel, loop, factor)
     outer, inner = parts_of(kernel, made)
