@@ -135,8 +135,8 @@ MUTANTS = (
     Mutant(
         "a peeled rest loses its first step",
         "codegen.transform",
-        "rest = UOp.range(lo + at, lo + n",
-        "rest = UOp.range(lo + at + 1, lo + n",
+        "rest = UOp.range(UOp.index(0), steps",
+        "rest = UOp.range(UOp.index(1), steps",
     ),
     Mutant(
         "maximum forgets NaN",
