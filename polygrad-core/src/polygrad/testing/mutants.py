@@ -81,6 +81,12 @@ MUTANTS = (
     Mutant(
         "narrowing casts are needless", "uop.casts", " and last.itemsize <= middle.itemsize", ""
     ),
+    Mutant(
+        "a counter ends one before its size",
+        "uop.linear",
+        "most = (hi[0] - 1, hi[1])",
+        "most = (hi[0] - 2, hi[1])",
+    ),
     # ---- the scheduler
     Mutant(
         "flip from one beyond the end",
@@ -132,6 +138,12 @@ MUTANTS = (
         "False",
     ),
     # ---- code generation
+    Mutant(
+        "the last row of a bounded tile is the one before",
+        "codegen.transform",
+        "at.minimum(n - 1)",
+        "at.minimum(n - 2)",
+    ),
     Mutant(
         "a peeled rest loses its first step",
         "codegen.transform",
