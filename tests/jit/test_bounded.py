@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygrad import Tensor, Variable, compile, jit
+from polygrad import Context, Tensor, Variable, compile, jit
+from polygrad.contract import Launch, evaluate
 from polygrad.engine.counters import counters
 from polygrad.errors import ArgumentError, StateError
 
@@ -87,6 +88,20 @@ def test_a_second_size_compiles_nothing(device: str) -> None:
     before = counters.kernels_lowered, counters.plans_made
     f(x[: n.bind(25)]).numpy()
     assert (counters.kernels_lowered, counters.plans_made) == before
+
+
+def test_work_follows_the_size() -> None:
+    """Grids and loops run to the value, not to the bound."""
+    with Context(POLY_DEV="interp"):
+        f = jit(lambda x: (x * 2).contiguous().sum(1))
+        f(Tensor(A)[: n.bind(5)])
+        (captures,) = f._captures.values()
+        steps = captures[0].recorded.plans[0].steps
+        grids = [step.grid for step in steps if isinstance(step, Launch)]
+    (name,) = {part for grid in grids for size in grid for part in size if isinstance(part, str)}
+    for k in (1, 5, 32):
+        blocks = [[evaluate(size, {name: k}) for size in grid] for grid in grids]
+        assert all(k in grid for grid in blocks)
 
 
 def test_two_values_of_one_variable_are_refused(device: str) -> None:

@@ -166,6 +166,13 @@ def test_a_bundle_carries_its_variables(device: str) -> None:
     assert loaded.save() == loaded.save()
 
 
+def test_a_model_moves_with_its_sizes(device: str) -> None:
+    model = trained()
+    wanted = model.forward(x=X[:6])["y"]
+    model.place("cpu" if device == "interp" else "interp")
+    np.testing.assert_allclose(model.forward(x=X[:6])["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_a_reader_must_know_variables() -> None:
     assert b'"requires":["variables"]' in trained().save()
     fixed = Model(Net(), inputs={"x": (4, 8)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +42,11 @@ def softmax(a: Array, axis: int = -1) -> Array:
 def attention(q: Array) -> Array:
     k = q.shape[-2]
     scores = np.where(np.tri(k, dtype=bool), q @ q.swapaxes(-1, -2) / np.sqrt(8), -np.inf)
+    return softmax(scores) @ q
+
+
+def masked(q: Array, mask: Array) -> Array:
+    scores = np.where(mask, q @ q.swapaxes(-1, -2) / np.sqrt(8), -np.inf)
     return softmax(scores) @ q
 
 
@@ -94,6 +101,14 @@ CASES: dict[str, Case] = {
             d.b[:, :, : n.bind(k)], d.b[:, :, : n.bind(k)], is_causal=True
         ),
         lambda k: attention(B[:, :, :k]),
+    ),
+    "attention with a mask": (
+        lambda d, k: d.b[:, :, : n.bind(k)].scaled_dot_product_attention(
+            d.b[:, :, : n.bind(k)],
+            d.b[:, :, : n.bind(k)],
+            attn_mask=d.a[: n.bind(k), :1] <= d.a[: n.bind(k), :1].T,
+        ),
+        lambda k: masked(B[:, :, :k], A[:k, :1] <= A[:k, :1].T),
     ),
     "transposed and flat": rows(lambda x: x.T.flatten() + 1, lambda a: a.T.flatten() + 1),
     "flattened, split": rows(lambda x: x.T.reshape(4, -1) * 1, lambda a: a.T.reshape(4, -1)),
@@ -296,6 +311,28 @@ def test_random_draws_do_not_depend_on_the_size(device: str) -> None:
         found.append((first, Tensor.rand(4).numpy()))
     np.testing.assert_array_equal(found[0][0], found[1][0][:5])
     np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_assigning_to_a_bounded_tensor_keeps_old_readers(device: str) -> None:
+    made = []
+    for k in SIZES:
+        x = Tensor(A)[: n.bind(k)].contiguous().realize()
+        reader = x * 2
+        x.assign(x + 1)
+        x[0] = 5
+        wanted = A[:k] + 1
+        wanted[0] = 5
+        close(x, wanted)
+        close(reader, A[:k] * 2)
+        made.append(counters.plans_made)
+    assert made[0] == made[-1]
+
+
+def test_copies_pickles_and_devices(device: str) -> None:
+    x = Tensor(A)[: n.bind(5)]
+    for same in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x), x.clone(), x.to("interp")):
+        assert same.shape == x.shape
+        close(same, A[:5])
 
 
 # ---- refusals

@@ -21,7 +21,7 @@ from ..errors import ArgumentError
 from ..uop.ops import COMPARISONS, MOVEMENT, Ops, UOp
 from ..uop.provenance import hand_on
 from ..uop.rewrite import rebuild, substitute
-from ..uop.sizes import exchanged, is_fixed, mapped, sized, sizes_of, two_values
+from ..uop.sizes import exchanged, mapped, sized, sizes_of, two_values
 
 Number = int | float
 CONSTANT = -1  # in place of an axis
@@ -131,7 +131,8 @@ class _Found:
 def _leaf(leaf: UOp, found: _Found, alias_of: Callable[[UOp], int]) -> Any:
     number = found.leaves.setdefault(leaf, len(found.leaves))
     alias = found.aliases.setdefault(alias_of(leaf), number)
-    return (Ops.BUFFER, leaf.dtype, found.sizes(leaf.arg[1]), leaf.arg[2], number, alias)
+    shape = found.sizes(leaf.arg[1]) if sizes_of(leaf) else leaf.arg[1]
+    return (Ops.BUFFER, leaf.dtype, shape, leaf.arg[2], number, alias)
 
 
 def _constant(node: UOp, found: _Found) -> Any:
@@ -178,7 +179,7 @@ def _shrink(node: UOp, found: _Found) -> Any:
     what: list[Any] = []
     for axis, (start, stop, step) in enumerate(node.arg):
         count = node.shape[axis]
-        if not is_fixed((x.shape[axis], start, stop)):
+        if not type(start) is type(stop) is type(x.shape[axis]) is int:
             what.append(found.sizes((start, stop, step)))
             continue
         what.append((count, step))
@@ -191,7 +192,7 @@ def _pad(node: UOp, found: _Found) -> Any:
     """Where a part is put into a whole (`x[i] = v`) is a hole."""
     what: list[Any] = []
     for axis, (before, after, interior) in enumerate(node.arg):
-        if not is_fixed((node.src[0].shape[axis], before, after)):
+        if not type(before) is type(after) is type(node.src[0].shape[axis]) is int:
             what.append(found.sizes((before, after, interior)))
             continue
         free = not interior and before + after

@@ -176,11 +176,17 @@ def _position(item: int, n: int, axis: int, shape: Shape) -> int:
 
 def _settled(items: tuple[Any, ...]) -> tuple[Any, ...]:
     """A variable that is bound in one place of an index is bound in all: `x[i.bind(3) : i + 4]`."""
-    if not any(isinstance(n, Size) for item in items for n in _numbers(item)):
+    if not any(map(_varies, items)):
         return items
     some = [n for item in items for n in _numbers(item) if isinstance(n, Size)]
     values = {v.variable.node: v.value for n in some for v in bound_in(n)}
     return tuple([_rebound(item, values) for item in items])
+
+
+def _varies(item: Any) -> bool:
+    if type(item) is slice:
+        return isinstance(item.start, Size) or isinstance(item.stop, Size)
+    return isinstance(item, Size)
 
 
 def _numbers(item: Any) -> tuple[Any, ...]:
@@ -288,7 +294,7 @@ def _filled(shape: Shape, items: list[Any]) -> tuple[list[Any], int]:
 
 def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
     """(bounds of SHRINK, whether the order is reversed)."""
-    if not is_fixed((n, *_numbers(item))):
+    if type(n) is not int or _varies(item):
         return _varying_slice(item, n)
     try:
         start, stop, step = item.indices(n)

@@ -19,6 +19,7 @@ by their actual sizes at the start of it: what is read back, copied or saved is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..dtype import dtypes
@@ -301,19 +302,26 @@ def _variables(node: UOp) -> list[UOp]:
     return [v for v in toposort((node,)) if v.op is Ops.VARIABLE]
 
 
-_HOLDERS: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD, Ops.IOTA, Ops.BUFFER})
+# op whose argument may hold sizes -> all of its numbers
+_FLAT: Final[dict[Ops, Callable[[Any], Iterable[Any]]]] = {
+    Ops.RESHAPE: lambda arg: arg,
+    Ops.EXPAND: lambda arg: arg,
+    Ops.SHRINK: chain.from_iterable,
+    Ops.PAD: chain.from_iterable,
+    Ops.BUFFER: lambda arg: arg[1],
+    Ops.IOTA: lambda arg: (arg,),
+}
 
 
 def sizes_of(node: UOp) -> tuple[Size, ...]:
     """The sizes in a node's argument."""
-    op = node.op
-    if op is Ops.RESHAPE or op is Ops.EXPAND:
-        for n in node.arg:
-            if type(n) is not int:
-                break
-        else:
-            return ()  # as nearly always: every graph that is realised comes through here
-    return tuple(_inside(node.arg)) if op in _HOLDERS else ()
+    flat = _FLAT.get(node.op)
+    if flat is None:
+        return ()
+    for n in flat(node.arg):  # every graph that is realised comes through here
+        if type(n) is not int:
+            return tuple(_inside(node.arg))
+    return ()
 
 
 def _inside(arg: Any) -> Iterator[Size]:
@@ -340,9 +348,8 @@ def variables_of(roots: Sequence[UOp]) -> list[UOp]:
     for node in toposort(roots):
         if node.op is Ops.VARIABLE:
             found[node] = None
-        elif node.op in _HOLDERS:
-            for n in _inside(node.arg):
-                found.update(dict.fromkeys(_variables(n.node)))
+        for n in sizes_of(node):
+            found.update(dict.fromkeys(_variables(n.node)))
     return list(found)
 
 
