@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, StateError, VaryingSize, public, shown
+from .linear import linear
 from .ops import Ops, UOp, size, toposort
 from .provenance import hand_on
 from .rewrite import rebuild, substitute
@@ -129,7 +130,9 @@ class Size(_Integer):
     def __repr__(self) -> str:
         value = _value(self.node)
         known = "" if value is None else f"={value}"
-        return f"{_text(self.node)}[{self.node.lo}..{self.node.hi}]{known}"
+        text = _text(self.node)
+        text = f"({text})" if " " in text and self.node.op not in _CALLED else text
+        return f"{text}[{self.node.lo}..{self.node.hi}]{known}"
 
     __str__ = __repr__
 
@@ -224,17 +227,29 @@ _CLASSES: Final = {3: Variable, 4: BoundVariable}
 
 
 def _text(u: UOp) -> str:
-    if u.op is Ops.CONST:
-        return str(u.arg)
-    if u.op is Ops.VARIABLE:
-        return str(u.arg[0])
-    parts = [_text(s) for s in u.src]
-    if u.op in _INFIX:
-        return f"({f' {_INFIX[u.op]} '.join(parts)})".replace("+ -", "- ")
-    return f"{u.op.name.lower().removesuffix('imum')}({', '.join(parts)})"
+    """A form with what it takes away behind what it adds: `32 - n`."""
+    const, terms = linear(u)
+    parts = [_term(atom, k) for atom, k in sorted(terms, key=lambda t: t[1] < 0)]
+    if const or not parts:
+        first = const > 0 and bool(parts) and parts[0].startswith("-")
+        parts.insert(0 if first else len(parts), str(const))
+    return " + ".join(parts).replace("+ -", "- ")
 
 
-_INFIX: Final = {Ops.ADD: "+", Ops.MUL: "*", Ops.FLOORDIV: "//", Ops.FLOORMOD: "%"}
+def _term(atom: UOp, k: int) -> str:
+    inner = [_text(s) if s is not atom else "" for s in atom.src]
+    if atom.op is Ops.VARIABLE:
+        text = str(atom.arg[0])
+    elif atom.op in _INFIX:
+        text = f" {_INFIX[atom.op]} ".join(f"({p})" if " " in p else p for p in inner)
+        text = f"({text})" if k != 1 else text
+    else:
+        text = f"{atom.op.name.lower().removesuffix('imum')}({', '.join(inner)})"
+    return text if k == 1 else f"-{text}" if k == -1 else f"{k}*{text}"
+
+
+_CALLED: Final = frozenset({Ops.MINIMUM, Ops.MAXIMUM})
+_INFIX: Final = {Ops.MUL: "*", Ops.FLOORDIV: "//", Ops.FLOORMOD: "%"}
 
 
 # ---- values
