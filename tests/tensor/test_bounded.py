@@ -449,3 +449,21 @@ def test_vectors_of_every_width_and_what_is_left_over(
         np.testing.assert_array_equal(y.sum(1).numpy(), a.astype("int64").sum(1))
         np.testing.assert_array_equal(y.max(0).numpy(), a.max(0))
         np.testing.assert_array_equal((y @ y.T).numpy(), a.astype("int64") @ a.astype("int64").T)
+
+
+def test_numbers_and_places_vary_beside_sizes(device: str) -> None:
+    """Holes of a graph (a factor, the start of a slice, where a part is put) and its sizes."""
+    whole = np.stack([A, A + 1, A * 2, A - 3])
+    x, made = Tensor(whole).realize(), []
+    for i, k in ((0, 5), (1, 9), (2, 3), (3, 17), (0, 32), (2, 1)):
+        part = x[i, : n.bind(k), 2 + i : 4 + i] * (i + 0.5)
+        close(part, whole[i, :k, 2 + i : 4 + i] * (i + 0.5))
+        padded = x[i, : n.bind(k)].pad(((i, 3 - i), (0, 0)))
+        close(padded, np.pad(whole[i, :k], ((i, 3 - i), (0, 0))))
+        kept = Tensor.zeros(4, 32, 8).contiguous().realize()
+        kept[i, : n.bind(k)] = x[i, : n.bind(k)]
+        wanted = np.zeros((4, 32, 8))
+        wanted[i, :k] = whole[i, :k]
+        close(kept, wanted)
+        made.append(counters.plans_made)
+    assert made[3] == made[-1]
