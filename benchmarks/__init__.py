@@ -2,6 +2,7 @@
 
     python -m benchmarks cpu [--peers torch,numpy] [--only NAME …]
                              [--threads N] [--out FILE]
+    python -m benchmarks calls [--peers …]    what tiny calls cost, against the project's marks
     python -m benchmarks cold                 fresh processes, empty and warm cache, CPU time
     python -m benchmarks growth [--steps N]   resident memory over many training steps
 

@@ -47,7 +47,7 @@ def compare(peers: list[str], only: list[str]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("suite", choices=["cpu", "cold", "growth"])
+    parser.add_argument("suite", choices=["cpu", "calls", "cold", "growth"])
     parser.add_argument(
         "--peers", default="torch,numpy", help="comma separated; absent ones are left out"
     )
@@ -59,12 +59,17 @@ def main() -> None:
     if options.threads:  # before any contestant is imported
         for name in ("POLY_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(options.threads)
-    if options.suite == "cpu":
+    if options.suite in ("cpu", "calls"):
         wanted = [p for p in options.peers.split(",") if p]
         peers = [p for p in wanted if importlib.util.find_spec(p)]
         for missing in set(wanted) - set(peers):
             print(f"{missing} is not installed here and left out")
-        results: Any = compare(peers, options.only)
+        if options.suite == "cpu":
+            results: Any = compare(peers, options.only)
+        else:
+            from .calls import main as calls
+
+            results = calls(peers, options.only)
     elif options.suite == "cold":
         from .cold import main as cold
 

@@ -49,7 +49,8 @@ MISTAKES = (
         'Model(lambda x: x * 2, inputs={"x": ((2,), "flaot32")})',
         DTypeError,
         "inputs 'x': no dtype named 'flaot32'. Did you mean 'float32'? Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
         'Model(lambda x: x * 2, inputs={"x": ((2,), "float32")})',
     ),
     Mistake(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygrad.errors import DTypeError, GradientError, ShapeError
+from polygrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 
 from .mistake import Chapter, Mistake
 
@@ -15,6 +15,13 @@ MISTAKES = (
         GradientError,
         "backward starts from one number, not shape (2,); use .sum().backward() or pass gradient=.",
         "(w * w).sum().backward()",
+    ),
+    Mistake(
+        "a text where True or False belongs",
+        'Tensor([1.0], requires_grad="yes")',
+        ArgumentError,
+        "requires_grad is True, False or None, not 'yes'.",
+        "Tensor([1.0], requires_grad=True)",
     ),
     Mistake(
         "backward from integers",

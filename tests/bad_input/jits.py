@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygrad.errors import ArgumentError, CaptureError, ShapeError
+from polygrad.errors import ArgumentError, CaptureError, GradientError, IndexError_, ShapeError
 
 from .mistake import Chapter, Mistake
 
@@ -210,6 +210,109 @@ flat(Tensor([1.0, 2.0]))
         " on the arguments or on state and changes from call to call. Return the tensor and read"
         " it outside, or use where().",
         "compile(lambda x: x * 2, [Tensor([1.0])])",
+    ),
+    Mistake(
+        "a generator",
+        "def rows(x):\n    yield x\n\njit(rows)",
+        ArgumentError,
+        "jit takes a function that returns; rows is a generator or a coroutine, which runs later."
+        " Compile what it calls.",
+    ),
+    Mistake(
+        "an iterator returned",
+        "jit(lambda x: iter([x]))(Tensor([1.0]))",
+        ArgumentError,
+        "a captured function returned a list_iterator, which computes later; return a list.",
+        "jit(lambda x: [x])(Tensor([1.0]))",
+    ),
+    Mistake(
+        "a place outside",
+        """\
+@jit
+def row(x, i):
+    return x[i]
+
+row(Tensor([1.0, 2.0]), 1)
+row(Tensor([1.0, 2.0]), 2)
+""",
+        IndexError_,
+        "index 2 is outside axis 0 of shape (2,).",
+        "row(Tensor([1.0, 2.0]), 0)",
+    ),
+    Mistake(
+        "a gradient of what was written over",
+        """\
+w = Tensor([1.0, 2.0], requires_grad=True)
+
+@jit
+def train(x):
+    loss = (w * x).sum()
+    w.assign(w - x)
+    return loss
+
+out = train(Tensor([1.0, 1.0]))
+out.backward()
+""",
+        GradientError,
+        "backward: no leaf tensors require grad: none is a float, or all are detached or were"
+        " assigned to since. It was computed before and forgot how: mark the inputs with"
+        " requires_grad=True,"
+        " or take the gradient first.",
+    ),
+    Mistake(
+        "a tensor from outside of a function",
+        """\
+import polygrad
+
+w = Tensor([1.0, 2.0])
+
+@polygrad.function
+def scaled(x):
+    return x * w
+
+scaled(Tensor([1.0, 1.0]))
+""",
+        CaptureError,
+        "the function scaled uses a tensor of float32 (2,) made at train.py:8 that is no argument;"
+        " pass it, or say allow_implicit=True.",
+    ),
+    Mistake(
+        "an assignment in a function",
+        """\
+import polygrad
+
+@polygrad.function
+def doubled(x):
+    x *= 2
+    return x
+
+doubled(Tensor([1.0, 1.0]))
+""",
+        CaptureError,
+        "the function doubled assigns to a tensor of float32 (2,) at train.py:10, which it did not"
+        " make; a function only computes. Return the new value and assign it outside.",
+    ),
+    Mistake(
+        "a function that returns nothing",
+        """\
+import polygrad
+
+polygrad.function(lambda x: None)(Tensor([1.0]))
+""",
+        ArgumentError,
+        "the function <lambda> returns a Tensor, or a tuple or list of at least one, not None.",
+    ),
+    Mistake(
+        "too few gradients",
+        """\
+import polygrad
+
+f = polygrad.function(lambda x, y: x * y, grad_fxn=lambda g, x, y: (g,))
+x, y = Tensor([1.0], requires_grad=True), Tensor([2.0])
+f(x, y).sum().backward()
+""",
+        GradientError,
+        "function <lambda>: grad_fxn returns a tuple of 2 gradients, one for each tensor, not 1.",
     ),
 )
 

@@ -92,7 +92,8 @@ MISTAKES = (
         "Tensor(np.array([1j]))",
         DTypeError,
         "Tensor: elements of buffer format 'Zd' have no dtype here. Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
         "Tensor(np.array([1j]).real)",
     ),
     Mistake(
@@ -100,14 +101,16 @@ MISTAKES = (
         'Tensor(np.array(["a"]))',
         DTypeError,
         "Tensor: elements of buffer format '1w' have no dtype here. Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     Mistake(
         "an array of objects",
         "Tensor(np.array([None, 1]))",
         DTypeError,
         "Tensor: elements of buffer format 'O' have no dtype here. Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     Mistake(
         "an array of dates",
@@ -120,7 +123,8 @@ MISTAKES = (
         'Tensor([1.0], dtype="flaot32")',
         DTypeError,
         "no dtype named 'flaot32'. Did you mean 'float32'? Valid: bool, int8, uint8, int16,"
-        " uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
         'Tensor([1.0], dtype="float32")',
     ),
     Mistake(
@@ -128,14 +132,16 @@ MISTAKES = (
         'Tensor([1.0], dtype="complex64")',
         DTypeError,
         "no dtype named 'complex64'. Valid: bool, int8, uint8, int16, uint16, int32, uint32,"
-        " int64, uint64, float16, bfloat16, float32, float64.",
+        " int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     Mistake(
         "a Python type that is no number",
         "Tensor([1.0], dtype=str)",
         DTypeError,
         "no dtype named 'str'. Valid: bool, int8, uint8, int16, uint16, int32, uint32, int64,"
-        " uint64, float16, bfloat16, float32, float64.",
+        " uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
         "Tensor([1.0], dtype=float)",
     ),
     Mistake(
@@ -143,7 +149,8 @@ MISTAKES = (
         "Tensor.zeros(3).cast(np.complex128)",
         DTypeError,
         "no dtype named 'complex128'. Valid: bool, int8, uint8, int16, uint16, int32, uint32,"
-        " int64, uint64, float16, bfloat16, float32, float64.",
+        " int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
         "Tensor.zeros(3).cast(np.float64)",
     ),
     Mistake(
@@ -151,7 +158,8 @@ MISTAKES = (
         "Tensor.zeros(3).cast(dtypes.index)",
         DTypeError,
         "index is no dtype of tensors. Valid: bool, int8, uint8, int16, uint16, int32, uint32,"
-        " int64, uint64, float16, bfloat16, float32, float64.",
+        " int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
         "Tensor.zeros(3).cast(dtypes.int64)",
     ),
     Mistake(

@@ -147,8 +147,11 @@ _GIVEN = {"np", "polygrad", "nn", *polygrad.__all__}
 
 
 def _told(tensor: Any) -> Any:
-    grad = None if tensor.grad is None else tensor.grad.tolist()
-    return _value(tensor), tensor.dtype, tensor.requires_grad, grad
+    try:
+        grad = None if tensor.grad is None else tensor.grad.tolist()
+        return _value(tensor), tensor.dtype, tensor.requires_grad, grad
+    except errors.StateError as error:  # it was disposed of
+        return str(error)
 
 
 def _value(tensor: Any) -> Any:

@@ -101,7 +101,8 @@ MISTAKES = (
         'model.fit({"x": x[:8], "y": np.full((8, 1), "a")}, batch_size=4, optimizer="sgd")',
         DTypeError,
         "fit: 'y': no dtype named 'str32'. Did you mean 'int32'? Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2,"
+        " float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     Mistake(
         "data that is no mapping",

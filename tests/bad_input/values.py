@@ -27,6 +27,35 @@ MISTAKES = (
         "(x > 2) ^ (x > 3)",
     ),
     Mistake(
+        "an 8-bit float with another float",
+        'x.cast("float8_e4m3fn") + x',
+        DTypeError,
+        "float8_e4m3fn and float32 have no common dtype: 8-bit floats do not promote. Cast one, for"
+        " example to float32 with .float().",
+        'x.cast("float8_e4m3fn").float() + x',
+    ),
+    Mistake(
+        "the next number of an 8-bit float",
+        'x.cast("float8_e5m2").nextafter(0.0)',
+        DTypeError,
+        "nextafter takes floats of 16 bits or more, not float8_e5m2.",
+        "x.nextafter(0.0)",
+    ),
+    Mistake(
+        "more decimals than there are",
+        "x.round(100)",
+        ArgumentError,
+        "round: decimals are from -30 to 30, not 100.",
+        "x.round(3)",
+    ),
+    Mistake(
+        "decimals of integers",
+        "n.round(-1)",
+        DTypeError,
+        "round takes no decimals below 0 of int32; cast to a float first.",
+        "n.float().round(-1)",
+    ),
+    Mistake(
         "minus a bool",
         "-(x > 2)",
         DTypeError,

@@ -33,7 +33,7 @@ def bare_target() -> Target:
         _FLOATS: "DIV SQRT",
         _INTS: "IDIV IMOD SHL SHR",
         _INTS | _BOOL: "AND OR XOR NOT",
-        _FLOATS | _INTS | _BOOL | _HALVES: "WHERE CAST BITCAST",
+        _FLOATS | _INTS | _BOOL | _HALVES: "WHERE CAST BITCAST LOAD",
     }
     ops = {Ops[name]: kinds for kinds, names in rows.items() for name in names.split()}
     return Target(name="bare", arch="none", ops=ops)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from polygrad import Context, errors, settings
+from polygrad import Context, errors, getenv, settings
 
 
 def test_a_setting_has_its_default(monkeypatch) -> None:
@@ -112,3 +112,16 @@ def test_a_child_process_is_told_what_contexts_set() -> None:
     assert child["POLY_PLUGINS"] == "cpu,-acme"
     assert child["POLY_STRICT"] == "1"
     assert "TRAINING" not in child
+
+
+def test_getenv_reads_as_the_default_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_NUMBER", "3")
+    assert getenv("MY_NUMBER", 1) == 3
+    assert getenv("MY_NUMBER", 1.0) == 3.0
+    assert getenv("MY_NUMBER", "") == "3"
+    assert getenv("MY_OTHER", "x") == "x"
+    monkeypatch.setenv("MY_NUMBER", "three")
+    with pytest.raises(errors.SettingError, match="MY_NUMBER=three cannot be read: expected int"):
+        getenv("MY_NUMBER", 1)
+    with Context(POLY_FUSION=0):
+        assert getenv("POLY_FUSION") is False

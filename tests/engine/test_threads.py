@@ -11,9 +11,11 @@ import threading
 import numpy as np
 import pytest
 
+import polygrad
 from polygrad import Context, Tensor, jit, nn
 from polygrad.engine import Runtime, use
 from polygrad.engine.counters import counters
+from polygrad.errors import StateError
 from polygrad.uop.ops import live_nodes
 
 # ---- row 8: bits depend on nothing but the program
@@ -106,6 +108,106 @@ def test_two_runtimes_on_two_threads(device: str) -> None:
             return train(seed)
 
     assert in_threads(lambda: one(1), lambda: one(2)) == alone
+
+
+def in_runtime(device: str, seed: int) -> list[object]:
+    """Everything that trains, in a runtime of its own: eager, jit and Model."""
+    r = np.random.default_rng(seed)
+    x, y = r.random((8, 5), np.float32), r.random((8, 2), np.float32)
+    with polygrad.create(device, env={"TRAINING": 1}) as rt:
+        rt.Tensor.manual_seed(seed)
+        net = rt.nn.Sequential(rt.nn.Linear(5, 6), rt.nn.Dropout(0.2), rt.nn.Linear(6, 2))
+        optimizer = rt.nn.optim.Adam(rt.nn.get_parameters(net), lr=0.05)
+        found: list[object] = []
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss = (net(rt.Tensor(x)) - rt.Tensor(y)).square().mean()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        model = rt.Model(
+            net, inputs={"x": rt.Tensor.empty(8, 5)}, targets={"y": rt.Tensor.empty(8, 2)},
+            loss=lambda out, y: (out["output"] - y).square().mean(),
+        )  # fmt: skip
+        found += model.fit({"x": x, "y": y}, 6, optimizer="sgd", lr=0.1, progress=False).losses
+        found.append(rt.Tensor.rand(5).tolist())
+        big = rt.Tensor.rand(160, 160)  # work for all of a device's threads, which both ask for
+        found += [((big @ big).relu() @ big).sum().item() for _ in range(4)]
+        done = rt.stats()
+        return [*found, *train(seed), done["launches"], done["plans_made"]]
+
+
+def test_runtimes_on_threads_give_the_bits_that_each_gives_alone(device: str) -> None:
+    """Row 9: losses, draws and counts; graphs, scratch memory and generators are apart."""
+    alone = [in_runtime(device, seed) for seed in range(3)]
+    actions = [lambda seed=seed: in_runtime(device, seed) for seed in range(3)]
+    assert in_threads(*actions) == alone
+
+
+def many_things(device: str, seed: int) -> list[object]:
+    """Ordinary work in the default runtime, compared with numpy; what is wrong, if anything."""
+    r = np.random.default_rng(seed)
+    wrong: list[object] = []
+
+    def same(what: str, got: Tensor, want: np.ndarray) -> None:
+        if not np.allclose(got.numpy(), want, rtol=1e-4, atol=1e-5):
+            wrong.append((what, seed))
+
+    with Context(POLY_DEV=device):
+        for n in range(8):
+            a = r.standard_normal((n % 3 + 2, 4)).astype(np.float32)
+            x = Tensor(a)
+            same("elementwise", (x * (n + 0.5)).exp() + 1, np.exp(a * (n + 0.5)) + 1)
+            same("product", x @ x.T, a @ a.T)
+            same("reduction", x.softmax(-1).sum(0), (e := np.exp(a)).T @ (1 / e.sum(1)))
+            before = x + 1  # reads the old value
+            x[0] = float(n)
+            x.assign(x * 2)
+            b = a.copy()
+            b[0] = n
+            same("assigned", x, b * 2)
+            same("reader", before, a + 1)
+            same("shared", _shared(x, n), b * 2 * n + 1)
+            w = Tensor(a, requires_grad=True)
+            (w * w * n).sum().backward()
+            same("gradient", w.grad, 2 * n * a)
+            drawn = Tensor.rand(64).numpy()
+            if not (drawn.min() >= 0 and drawn.max() < 1 and len(set(drawn.tolist())) > 60):
+                wrong.append(("draw", seed))
+            if n % 4 == seed % 4:
+                polygrad.collect() if n % 2 else polygrad.clear_schedule_cache()
+    return wrong
+
+
+_shared = polygrad.compile(lambda x, n: x * n + 1)
+
+
+def test_the_default_runtime_is_used_from_four_threads(device: str) -> None:
+    """Row 9: no crash, and the right numbers, with caches cleared and memory collected between."""
+    assert in_threads(*[lambda s=s: many_things(device, s) for s in range(4)]) == [[]] * 4
+
+
+def test_a_runtime_ends_while_another_thread_uses_it(device: str) -> None:
+    """What is running ends first; what comes later is told. Nothing reads memory that is gone."""
+    a = np.ones((64, 64), np.float32)
+
+    def use(rt: polygrad.Runtime, go: threading.Event) -> object:
+        x = rt.Tensor(a)
+        step = rt.jit(lambda x: (x @ x).relu().sum())
+        try:
+            for n in range(200):
+                if (found := step(x).item()) != 64.0**3 or (x + n).sum().item() != 4096 * (n + 1):
+                    return found
+                go.set()
+            return "never ended"
+        except StateError as error:
+            return type(error)
+
+    for _ in range(3):
+        rt, go = polygrad.create(device), threading.Event()
+        end = lambda rt=rt, go=go: (go.wait(20), rt.dispose())[1]  # noqa: E731
+        found = in_threads(lambda rt=rt, go=go: use(rt, go), end)
+        assert found == [StateError, None]
 
 
 def test_one_jit_function_called_from_many_threads(device: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from polygrad.dtype import dtypes
+from polygrad.dtype import TENSOR_DTYPES, dtypes
 from polygrad.errors import FormatError
 from polygrad.files import Limits, SafetensorsFile, TensorSpec, write_safetensors
 
@@ -50,10 +50,18 @@ def test_data_start_at_64_and_arrays_at_their_own_width() -> None:
 
 def test_the_formats_own_library_reads_it() -> None:
     safetensors = pytest.importorskip("safetensors")
-    header = safetensors.deserialize(write_safetensors({"a": A, "b": B}))
+    narrow = {
+        name: TensorSpec(TENSOR_DTYPES[name], (2,), b"\x38\x40")
+        for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    }
+    header = safetensors.deserialize(write_safetensors({"a": A, "b": B, **narrow}))
     assert {n: (v["dtype"], v["shape"], bytes(v["data"])) for n, v in header} == {
         "a": ("F32", [2, 3], A.data),
         "b": ("BOOL", [3], B.data),
+        "float8_e4m3fn": ("F8_E4M3", [2], b"\x38\x40"),
+        "float8_e5m2": ("F8_E5M2", [2], b"\x38\x40"),
+        "float8_e4m3fnuz": ("F8_E4M3FNUZ", [2], b"\x38\x40"),
+        "float8_e5m2fnuz": ("F8_E5M2FNUZ", [2], b"\x38\x40"),
     }
 
 

@@ -34,6 +34,14 @@ def test_small_integers_stay_exact_through_arithmetic_and_sums() -> None:
     assert not judge.compare(np.equal)(y, y).error.any()
 
 
+@pytest.mark.parametrize("via", judge.BYTES)
+def test_a_byte_in_between_is_known_where_nothing_near_rounds_otherwise(via: str) -> None:
+    x = Known(np.array([1.0, 1.0, 1.06, np.nan]), np.array([0.0, 1e-3, 1.0, 0.0]), "float32")
+    k = judge.through(x, via, "float32")
+    assert k.value[0] == k.value[1] == 1.0 and np.isnan(k.value[3])
+    assert k.error.tolist() == [0.0, 0.0, np.inf, 0.0]
+
+
 def test_honest_float32_sums_pass_and_a_dropped_element_does_not() -> None:
     x = given((64, 129))
     k = axes.total(x, (1,))

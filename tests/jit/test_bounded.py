@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygrad import Context, Tensor, Variable, compile, jit
+from polygrad import Context, Tensor, Variable, compile, function, jit
 from polygrad.contract import Launch, evaluate
 from polygrad.engine.counters import counters
 from polygrad.errors import ArgumentError, StateError
@@ -127,3 +127,34 @@ def test_other_shapes_are_named_by_their_variables(device: str) -> None:
     f(x[: n.bind(3)])
     with pytest.raises(ArgumentError, match=r"captured as float32 \(n\[1..32\], 8\)"):
         f(x)
+
+
+def test_results_have_gradients_at_every_size(device: str) -> None:
+    x = Tensor(A).realize()
+    f = jit(lambda x, w, k: (x @ w).square().sum() + w.sum() * x.shape[0] + x[:k].sum())
+    for k in (2, 31, 9):
+        w, y = Tensor(W, requires_grad=True), Tensor(A, requires_grad=True)
+        f(x[: n.bind(k)], w, n.bind(k)).backward()
+        assert w.grad is not None
+        close(w.grad, 2 * A[:k].T @ (A[:k] @ W) + k)
+        f(y[: n.bind(k)] * 2, w, n.bind(k)).backward()
+        assert y.grad is not None
+        wanted = np.zeros((32, 8))
+        wanted[:k] = 8 * A[:k] @ W @ W.T + 2
+        close(y.grad, wanted)
+    assert f.stats()["captures"] <= 2  # with and without a gradient of x
+
+
+@pytest.mark.parametrize("precompile", [False, True])
+def test_a_function_takes_bounded_arguments(precompile: bool, device: str) -> None:
+    x = Tensor(A).realize()
+    f = function(lambda x, k: (x[:k] * 2).mean(0), precompile=precompile)
+    g = jit(lambda x, k: f(x, k) + 1)
+    for k in (3, 17, 3):
+        close(f(x[: n.bind(k)], n.bind(k)), 2 * A[:k].mean(0))
+        close(g(x[: n.bind(k)], n.bind(k)), 2 * A[:k].mean(0) + 1)
+        y = Tensor(A, requires_grad=True)
+        f(y[: n.bind(k)], n.bind(k)).sum().backward()
+        assert y.grad is not None
+        close(y.grad, np.where(np.arange(32)[:, None] < k, 2 / k, 0) + np.zeros((32, 8)))
+    assert g.stats()["captures"] == 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from polygrad import Context, Tensor, jit
+import polygrad
+from polygrad import Context, Tensor, jit, settings
 from polygrad.engine.counters import counters
 from polygrad.errors import ArgumentError, CaptureError
 
@@ -166,7 +170,19 @@ def test_an_integer_takes_the_tensor_dtype(device: str) -> None:
         f(Tensor([1, 2]), 2**40)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2fnuz",
+        "float64",
+        "int8",
+        "uint8",
+        "int64",
+    ],
+)
 def test_a_number_in_any_dtype(device: str, dtype: str) -> None:
     f = jit(lambda x, n: x * n)
     x = Tensor([1, 2], dtype=dtype)
@@ -360,6 +376,36 @@ def test_a_training_step(device: str) -> None:
     np.testing.assert_allclose(losses(jit), losses(lambda f: f), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_the_rate_of_an_optimizer_is_never_stale(device: str, name: str) -> None:
+    """Schedules go on with each call, and another rate is taken at once."""
+    from polygrad import nn
+
+    def weights(wrap) -> list[list[float]]:
+        w = Tensor([1.0, 2.0], requires_grad=True)
+        optimizer = getattr(nn.optim, name)([w], lr=nn.lr.step(0.5, 2))
+
+        @wrap
+        def step(x: Tensor) -> None:
+            optimizer.zero_grad()
+            (w * w * x).sum().backward()
+            optimizer.step()
+
+        out = []
+        with Tensor.train():
+            for n in range(8):
+                if n == 4:
+                    optimizer.lr = 0.125
+                if n == 6:
+                    optimizer.set_schedule(nn.lr.linear_decay(0.5, 0.0, 10))
+                step(Tensor([0.1, 0.2]))
+                out.append(w.tolist())
+        assert optimizer.steps == 8
+        return out
+
+    np.testing.assert_allclose(weights(jit), weights(lambda f: f), rtol=1e-5)
+
+
 def test_the_training_flag_chooses_a_capture(device: str) -> None:
     from polygrad import settings
 
@@ -446,6 +492,111 @@ def test_a_failed_capture_leaves_nothing_behind(device: str) -> None:
     assert w.grad is None
     fail[0] = False
     assert f(Tensor([1.0, 1.0])).tolist() == [2.0, 3.0]
+
+
+def test_a_failed_capture_leaves_no_modes_behind(device: str) -> None:
+    """No capture, no settings, no random numbers drawn, no gradients switched off."""
+    from polygrad.engine.capture import active
+    from polygrad.engine.runtime import current
+
+    def f(x: Tensor, inner: bool) -> Tensor:
+        Tensor.training = True
+        Context(POLY_FUSION=0).__enter__()
+        y = x * Tensor.rand(2)
+        if inner:
+            return y * polygrad.function(lambda x: x.sum().item())(y)
+        raise RuntimeError("of the user")
+
+    for inner, kind in ((False, RuntimeError), (True, CaptureError)):
+        Tensor.manual_seed(3)
+        before = current().draws.state
+        with pytest.raises(kind):
+            jit(f)(Tensor([1.0, 2.0]), inner)
+        assert current().draws.state == before
+        assert active.get() is None
+        assert not Tensor.training and settings.get("POLY_FUSION")
+        assert (Tensor([1.0], requires_grad=True) * 2).requires_grad
+
+
+def test_recursion(device: str) -> None:
+    @jit
+    def power(x: Tensor, n: int) -> Tensor:
+        return x if n == 1 else power(x, n - 1) * x
+
+    assert [power(Tensor([3.0]), n).item() for n in (1, 3, 2, 3)] == [3, 27, 9, 27]
+
+
+def test_other_containers_and_defaults(device: str) -> None:
+    class Named(dict):  # type: ignore[type-arg]
+        pass
+
+    f = jit(lambda d, *rest, scale=2.0, **more: d["x"] * scale + sum(rest) + more.get("bias", 0))
+    for v in (1.0, 5.0):
+        x, one = Tensor([v]), Tensor([1.0])
+        assert f({"x": x}).item() == 2 * v
+        assert f(OrderedDict(x=x), one, one).item() == 2 * v + 2
+        assert f({"x": x}, scale=3.0, bias=one).item() == 3 * v + 1
+        assert f(Named(x=x)).item() == 2 * v
+
+
+def test_what_runs_later_is_refused(device: str) -> None:
+    async def later(x: Tensor) -> Tensor:
+        return x
+
+    def some(x: Tensor):
+        yield x
+
+    for bad in (later, some):
+        with pytest.raises(ArgumentError, match="a generator or a coroutine"):
+            jit(bad)
+    with pytest.raises(ArgumentError, match="computes later; return a list"):
+        jit(lambda x: (x * i for i in range(2)))(Tensor([1.0]))
+
+
+def test_two_threads(device: str) -> None:
+    """Each gets its own results, and no step of the state is lost."""
+    total = Tensor.zeros(1).realize()
+
+    @jit
+    def f(x: Tensor, n: float) -> Tensor:
+        total.assign(total + 1)
+        return (x * n).sum()
+
+    wrong = []
+
+    def work(k: int) -> None:
+        for i in range(25):
+            got = f(Tensor(np.full(4, k, np.float32), device=device), float(i)).item()
+            if got != 4 * k * i:
+                wrong.append((k, i, got))
+
+    f(Tensor(np.ones(4, np.float32)), 0.0)
+    threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and total.item() == 76 and f.stats()["captures"] == 1
+
+
+@pytest.mark.parametrize("how", ["dispose", "drop"])
+def test_what_a_capture_holds_goes_with_it(device: str, how: str) -> None:
+    """F070: disposing, or dropping the function, frees its constants."""
+    from polygrad.device.buffer import pool
+
+    gc.collect()
+    before = pool(device).usage().live
+
+    f: Any = jit(lambda x: x + Tensor(np.ones(50_000, np.float32)))
+    f(Tensor(np.zeros(50_000, np.float32)))
+    gc.collect()
+    assert pool(device).usage().live >= before + 200_000
+    if how == "dispose":
+        f.dispose()
+    else:
+        del f
+    gc.collect()
+    assert pool(device).usage().live < before + 100_000
 
 
 def test_the_last_shown_frame_is_the_callers(device: str) -> None:

@@ -171,6 +171,27 @@ def test_constants_come_back_by_their_bits() -> None:
         assert [a[n].tobytes() for n in a] == [b[n].tobytes() for n in b]
 
 
+class Bytes:
+    """Weights and constants of 8-bit floats."""
+
+    def __init__(self) -> None:
+        self.w = Tensor([0.5, 3.3, -0.0, 1000.0]).cast("float8_e4m3fn")
+
+    def __call__(self, x: Tensor) -> dict[str, Tensor]:
+        narrow = x.cast("float8_e5m2fnuz") + 1.3
+        return {"product": x * self.w.float(), "sum": narrow.float(), "narrow": self.w * 2}
+
+
+def test_eight_bit_floats_come_back() -> None:
+    model = Model(Bytes(), inputs={"x": Tensor.empty(4)})
+    loaded = Model.load(model.save())
+    x = np.arange(1.0, 5.0, dtype=np.float32)
+    a, b = model.forward(x=x), loaded.forward(x=x)
+    assert [a[n].tobytes() for n in a] == [b[n].tobytes() for n in b]
+    assert a["product"].tolist() == [0.5, 6.5, -0.0, 1792.0]
+    assert a["narrow"].tolist() == [1.0, 6.5, -0.0, 448.0]
+
+
 def test_metadata_is_kept() -> None:
     model = line()
     model.set_metadata("owner", {"name": "Ada", "numbers": [1, 2.5]})

@@ -89,7 +89,6 @@ _HALF_PI = mp.pi / 2
 _MARGIN = 1 + mpf(2) ** -12  # the reduced argument may be a little outside
 
 FITS = (
-    Fit("EXP", _limit(_exp_tail, mpf(1) / 2), lambda r: r**2 / mpmath.exp(r), -LN2, LN2, (5, 11)),
     Fit(
         "EXP2",
         _limit(lambda r: (2**r - 1) / r, LN2),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from polygrad import Tensor
+from polygrad.testing.narrow_floats import nearest, to_words
 
 # name -> (expression of both libraries, shapes of its operands)
 EXPRESSIONS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
@@ -72,3 +73,34 @@ def test_values_and_gradients_are_torchs(name: str, device: str, rng: np.random.
         np.testing.assert_allclose(
             tensor.grad.numpy(), other.grad.numpy(), rtol=2e-4, atol=2e-5, err_msg=name
         )
+
+
+BYTES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+@pytest.mark.parametrize("name", (*BYTES, "bfloat16"))
+def test_narrow_floats_have_torchs_bits(name: str, device: str, rng: np.random.Generator) -> None:
+    """Every float16 number, float32 numbers of all sizes, and every bit pattern back."""
+    theirs, word = getattr(torch, name), torch.int16 if name == "bfloat16" else torch.uint8
+    ours = f"uint{8 * theirs.itemsize}"
+    every = np.arange(1 << 16, dtype="uint16").view("float16").astype("float32")
+    some = rng.integers(0, 1 << 32, 20000, dtype="uint32").view("float32")
+    x = np.concatenate([every, some])
+    expected = torch.from_numpy(x).to(theirs).view(word).numpy().view(ours)
+    if name == "bfloat16":  # torch gives any NaN the one pattern
+        x, expected = x[~np.isnan(x)], expected[~np.isnan(x)]
+    np.testing.assert_array_equal(Tensor(x).cast(name).bitcast(ours).numpy(), expected)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        oracle = to_words(nearest(x, name), name)
+    np.testing.assert_array_equal(oracle, expected)
+    codes = np.arange(1 << 8 * theirs.itemsize).astype(ours)
+    back = torch.from_numpy(codes.view(f"i{theirs.itemsize}")).view(theirs).float().numpy()
+    np.testing.assert_array_equal(Tensor(codes).bitcast(name).float().numpy(), back)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_narrow_floats_of_torch_come_in(name: str, device: str) -> None:
+    there = torch.tensor([[1.0, -2.5], [0.375, 96.0]]).to(getattr(torch, name))
+    here = Tensor(there)
+    assert here.dtype.name == name
+    assert here.tolist() == there.float().tolist()

@@ -87,6 +87,16 @@ def test_an_alias_in_a_descriptor_names_its_device(install) -> None:
 # ---- broken packages harm only those who name them
 
 
+def test_asking_whether_a_device_is_there_opens_nothing(install) -> None:
+    """F188."""
+    install("acme-npu", code=ABSENT)
+    assert device.available("interp") and device.available("INTERP:3")
+    assert not device.available("acme") and not device.available("wasm")
+    with pytest.raises(errors.DeviceUnknown, match="Did you mean 'interp'"):
+        device.available("intrp")
+    assert not device.opened.usable()
+
+
 def test_an_unusable_device_says_why_and_what_to_do(install) -> None:
     install("acme-npu", "1.2.0", code=ABSENT)
     with pytest.raises(errors.DeviceUnavailable) as error:

@@ -6,17 +6,41 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polygrad import Tensor
 from polygrad.engine.counters import counters
-from polygrad.errors import DTypeError, GradientError, ShapeError
+from polygrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from polygrad.uop.ops import Ops
 
 
 def grad(x: Tensor) -> Any:
     assert x.grad is not None
     return x.grad.tolist()
+
+
+@pytest.mark.parametrize("wrong", ["yes", 2, 0.5, [True]])
+def test_requires_grad_is_true_false_or_none(device: str, wrong: Any) -> None:
+    """Whoever takes it, and nothing has changed after the error."""
+    t = Tensor([1.0])
+    makers: list[Callable[[], Any]] = [
+        lambda: Tensor([1.0], requires_grad=wrong),
+        lambda: Tensor(t, requires_grad=wrong),
+        lambda: Tensor.zeros(2, requires_grad=wrong),
+        lambda: Tensor.empty(2, requires_grad=wrong),
+        lambda: Tensor.rand(2, requires_grad=wrong),
+        lambda: t.requires_grad_(wrong),
+        lambda: setattr(t, "requires_grad", wrong),
+    ]
+    for make in makers:
+        with pytest.raises(ArgumentError, match="requires_grad is True, False or None, not"):
+            make()
+    with pytest.raises(ArgumentError, match="is_param is True, False or None, not"):
+        t.is_param_(wrong)
+    assert t.requires_grad is None and t.is_param is None
+    assert Tensor([1.0], requires_grad=np.True_).requires_grad is True  # type: ignore[arg-type]
+    assert Tensor([1.0], requires_grad=0).requires_grad is False
 
 
 def test_backward_of_a_square_sum(device: str) -> None:

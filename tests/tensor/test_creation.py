@@ -12,6 +12,17 @@ from polygrad import Tensor, dtypes
 from polygrad.errors import ArgumentError, DTypeError, PolygradError, ShapeError
 
 
+def test_a_dtype_equals_its_names(device: str) -> None:
+    """numpy's rule: `np.dtype("float32") == "float32"`; a dictionary of dtypes works as before."""
+    f = Tensor([1.0]).dtype
+    assert f == "float32" and f == "float" and f == np.float32 and f == np.dtype("float32")
+    assert f == float and f == dtypes.float32  # noqa: E721
+    assert f != "float64" and f != "flaot32" and f != int and f is not None  # noqa: E721
+    assert not f == None and not f == 32 and not f == dtypes.index  # noqa: E711, SIM201
+    assert Tensor([1.0]).cast("fp8e5m2").dtype == "float8_e5m2" != f
+    assert {f: 1}[dtypes.float32] == 1 and len({f, dtypes.float32, dtypes.int32}) == 2
+
+
 def test_lists_infer_their_dtype() -> None:
     assert Tensor([1.0, 2.0]).dtype is dtypes.float32
     assert Tensor([1, 2, 3]).dtype is dtypes.int32
@@ -174,13 +185,15 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
         lambda: Tensor(np.array([1j])),
         DTypeError,
         "Tensor: elements of buffer format 'Zd' have no dtype here. Valid: bool, int8, uint8,"
-        " int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz,"
+        " float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     (
         lambda: Tensor([1], dtype="float99"),
         DTypeError,
         "no dtype named 'float99'. Did you mean 'float'? Valid: bool, int8, uint8, int16, uint16,"
-        " int32, uint32, int64, uint64, float16, bfloat16, float32, float64.",
+        " int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz,"
+        " float8_e5m2fnuz, float16, bfloat16, float32, float64.",
     ),
     (
         lambda: Tensor([1], requires_grad=True),

@@ -156,6 +156,29 @@ def test_binary_function_matches_numpy_at_special_values(device: str, name: str)
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-37)
 
 
+def test_divmod_of_python_is_quotient_and_rest(device: str) -> None:
+    a, b = np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])
+    for ours, theirs in (
+        (divmod(Tensor(a), Tensor(b)), divmod(a, b)),
+        (divmod(Tensor(a), 2), divmod(a, 2)),
+        (divmod(7, Tensor(b)), divmod(7, b)),
+        (divmod(Tensor(a) / 2, 0.75), divmod((a / 2).astype("float32"), np.float32(0.75))),
+    ):
+        for got, expected in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(got.numpy(), expected)
+    with pytest.raises(TypeError, match="divmod"):
+        divmod(Tensor(a), "2")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("decimals", [None, 0, 1, 3, -1, -2])
+def test_round_of_python_takes_decimals(device: str, decimals: int | None) -> None:
+    x = np.array([-0.5, 0.25, 1.25, -17.05, 149.96, 25.0, np.inf, np.nan], "float32")
+    got, expected = round(Tensor(x), decimals).numpy(), np.round(x, decimals or 0)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got)[:-1], np.signbit(expected)[:-1])
+    assert round(Tensor([5, -5])).tolist() == Tensor([5, -5]).round(2).tolist() == [5, -5]
+
+
 def test_operators_take_numbers_on_both_sides(device: str, rng: Rng) -> None:
     a = rng.uniform(0.5, 2, 5).astype(np.float32)
     x = Tensor(a)
@@ -271,6 +294,12 @@ def test_clip_keeps_nan_and_takes_the_upper_bound_last(device: str) -> None:
     np.testing.assert_array_equal(
         x.clip(Tensor([0.0, 0, 0, 0]), 2).numpy(), np.clip(x.numpy(), 0, 2)
     )
+
+
+def test_a_bound_that_is_nan_makes_all_nan(device: str) -> None:
+    x = Tensor([1.0, 2.0])
+    for bounds in ((float("nan"), 3.0), (0.0, float("nan")), (Tensor([float("nan")] * 2), None)):
+        assert np.isnan(x.clip(*bounds).numpy()).all()
 
 
 def test_masked_fill_and_nan_to_num(device: str) -> None:

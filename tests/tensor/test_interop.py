@@ -106,6 +106,16 @@ def test_data_is_a_memoryview_with_shape(device: str) -> None:
     assert (half.format, half.shape, np.asarray(half).tolist()) == ("e", (1, 2), [[1.0, 2.5]])
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4), (0, 0)])
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "float16", "bfloat16"])
+def test_data_of_nothing_keeps_its_shape(device: str, shape: tuple[int, ...], dtype: str) -> None:
+    view = Tensor.zeros(*shape, dtype=dtype).data()
+    assert (view.shape, view.nbytes) == (shape, 0)
+    assert view.format == {"bool": "?", "int8": "b", "float16": "e", "bfloat16": "H"}.get(
+        dtype, "f"
+    )
+
+
 def test_numpy_of_bfloat16_is_float32(device: str) -> None:
     got = Tensor([1.0, -2.5], dtype="bfloat16").numpy()
     assert (got.dtype, got.tolist()) == (np.float32, [1.0, -2.5])

@@ -227,11 +227,49 @@ def test_a_second_call_plans_and_compiles_nothing(device: str) -> None:
     assert (counters.plans_made, counters.kernels_lowered) == before
 
 
+def test_a_gate_keeps_an_access_inside(device: str) -> None:
+    """F079: without one, a place outside is an error at the call."""
+
+    def shifted(out: Any, a: Any) -> UOp:
+        i = UOp.range(4, 0)
+        return out[i].store(a[i + 1].load(i < 3)).end(i).sink()  # no KernelInfo is no harm
+
+    x = Tensor([1.0, 2.0, 3.0, 4.0])
+    assert Tensor.empty(4).custom_kernel(x, fxn=shifted)[0].tolist() == [2.0, 3.0, 4.0, 0.0]
+
+
+def test_inside_of_jit_and_of_a_model(device: str) -> None:
+    """F075: with numbers of the call in it."""
+    from polygrad import Model, jit
+
+    def scaled(by: Any) -> Callable[[Any, Any], UOp]:
+        def fxn(out: Any, a: Any) -> UOp:
+            i = UOp.range(3, 0)
+            return out[i].store(a[i] * by).end(i).sink(arg=NAMED)
+
+        return fxn
+
+    f = jit(lambda x, by: Tensor.empty(3).custom_kernel(x + 1, fxn=scaled(by))[0])
+    for by in (2.0, 5.0):
+        assert f(Tensor([1.0, 2.0, 3.0]), by).tolist() == [2 * by, 3 * by, 4 * by]
+    model = Model(
+        lambda x: Tensor.empty(3).custom_kernel(x, fxn=scaled(2.0))[0] + 1,
+        inputs={"x": Tensor.empty(3)},
+        params={},
+    )
+    given = np.array([1.0, 2.0, 3.0], np.float32)
+    assert model.forward({"x": given})["output"].tolist() == [3.0, 5.0, 7.0]
+
+
 # ---- what is refused
 
 
 def _bad(write: Callable[[Placeholder, Placeholder], Any]) -> None:
     Tensor.empty(4).custom_kernel(Tensor([1, 2, 3, 4]), fxn=write)
+
+
+def _alone(out: Any, loop: UOp) -> UOp:
+    return out[loop].store(1.0).end(loop).sink()
 
 
 I = UOp.range(4, 0)
@@ -244,6 +282,26 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("a float index", lambda o, a: o[1.5].store(1.0).sink(), "an index is an integer"),
     ("one index too many", lambda o, a: o[I, I].store(1.0).end(I).sink(), "takes 1 indices"),
     ("nothing stored", lambda o, a: UOp(Ops.SINK, dtypes.void), "stores nothing"),
+    (
+        "ahead",
+        lambda o, a: o[I].store(a[I + 1].cast(o.dtype)).end(I).sink(),
+        "reads places 1 to 4 of memory",
+    ),
+    ("behind", lambda o, a: o[I - 1].store(1.0).end(I).sink(), "stores to places -1 to 2"),
+    ("backwards", lambda o, a: _alone(o, UOp.range(-1, 0)), "a loop from 0 to -1 runs backwards"),
+    (
+        "half a step",
+        lambda o, a: _alone(o, UOp.range(2.5, 0)),
+        "between integers, not from 0 to 2.5",
+    ),
+    ("a part", lambda o, a: a[I].store(1.5).end(I).sink(), "1.5 is no int32"),
+    ("too large", lambda o, a: a[I].store(2**40).end(I).sink(), "does not fit int32"),
+    ("a tensor", lambda o, a: o[I].store(Tensor([1.0])).end(I).sink(), "no value of a kernel"),
+    (
+        "with a tensor",
+        lambda o, a: o[I].store(o[I] + Tensor([1.0])).end(I).sink(),
+        "is no value of",
+    ),
     ("mixed dtypes", lambda o, a: o[I].store(a[I] + o[I]).end(I).sink(), "cannot take"),
 ]
 
@@ -342,3 +400,86 @@ def test_operations_by_name(device: str) -> None:
 
     made = Tensor.empty(2).custom_kernel(Tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]]), fxn=norms)
     assert made[0].tolist() == [6.0, 2.0]
+
+
+# ---- a gradient of several values is asked for once
+
+
+def _both(plus: Any, twice: Any, a: Any) -> UOp:
+    i = UOp.range(2, 0)
+    return plus[i].store(a[i] + 1).end(i).sink(twice[i].store(a[i] * 2).end(i), arg=NAMED)
+
+
+def test_a_gradient_sees_all_outputs_at_once(device: str) -> None:
+    """F078: it need not be linear in what flows in, and is called once."""
+    seen: list[list[bool]] = []
+
+    def gradient(flows: list[Tensor | None], *tensors: Tensor) -> list[Tensor | None]:
+        seen.append([g is not None for g in flows])
+        plus, twice = flows
+        total = plus if twice is None else twice if plus is None else plus * twice
+        return [None, None, total]
+
+    def outputs(x: Tensor) -> list[Tensor]:
+        empty = Tensor.empty(2)
+        return empty.custom_kernel(Tensor.empty(2), x, fxn=_both, grad_fxn=gradient)
+
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    plus, twice, _ = outputs(x)
+    assert (plus * 3 + twice * 5).sum().gradient(x)[0].tolist() == [15.0, 15.0]
+    assert outputs(x)[1].sum().gradient(x)[0].tolist() == [1.0, 1.0]
+    assert seen == [[True, True], [False, True]]
+
+
+def test_a_gradient_inside_of_jit(device: str) -> None:
+    """It reads the tensors of each call."""
+    from polygrad import jit
+
+    def square(out: Any, a: Any) -> UOp:
+        i = UOp.range(3, 0)
+        return out[i].store(a[i] * a[i]).end(i).sink(arg=NAMED)
+
+    @jit
+    def slope(x: Tensor) -> Tensor:
+        y = Tensor.empty(3).custom_kernel(x, fxn=square, grad_fxn=lambda g, out, a: (None, g * a))
+        return y[0].sum().gradient(x)[0]
+
+    assert slope(Tensor([1.0, 2.0, 3.0])).tolist() == [1.0, 2.0, 3.0]
+    assert slope(Tensor([4.0, 5.0, 6.0])).tolist() == [4.0, 5.0, 6.0]
+
+
+def test_a_gradient_for_many_tensors(device: str) -> None:
+    """However many sources a kernel has, each gets its gradient."""
+
+    def total(out: Any, *given: Any) -> UOp:
+        value = given[0][0]
+        for g in given[1:]:
+            value = value + g[0]
+        return out[0].store(value).sink(arg=NAMED)
+
+    given = [Tensor([float(i)], requires_grad=True) for i in range(70)]
+    y = Tensor.empty(1).custom_kernel(
+        *given, fxn=total, grad_fxn=lambda g, out, *rest: [None, *(g * i for i in range(70))]
+    )[0]
+    y.sum().backward()
+    assert [t.grad.item() for t in given if t.grad is not None] == list(range(70))
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (lambda g, out, a: (None,), "returns a tuple of 2 gradients, one for each tensor, not 1"),
+        (lambda g, out, a: g, "not Tensor"),
+        (lambda g, out, a: (None, 2.0), "a tensor or None for tensor 1, not 2.0"),
+        (lambda g, out, a: (None, g.sum()), r"shape \(\) for tensor 1 of \(3,\)"),
+    ],
+)
+def test_a_gradient_that_does_not_fit(device: str, found: Any, text: str) -> None:
+    def copy(out: Any, a: Any) -> UOp:
+        i = UOp.range(3, 0)
+        return out[i].store(a[i] * 1).end(i).sink(arg=NAMED)
+
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = Tensor.empty(3).custom_kernel(x, fxn=copy, grad_fxn=found)[0]
+    with pytest.raises(GradientError, match=text):
+        y.sum().backward()

@@ -44,26 +44,18 @@ NAMES: dict[str, str] = {
     "products": "norm outer kron bmm tensordot cross trace addmm cdist cov corrcoef",
     "selection": "unique nonzero masked_select searchsorted argwhere isin index_select index_add"
     " index_put scatter_add count_nonzero",
-    "statistics": "bincount histogram quantile median multinomial bernoulli sample_logits",
+    "statistics": "bincount histogram quantile median kthvalue multinomial bernoulli sample_logits",
     "shapes": "vstack hstack tile movedim swapaxes unbind narrow rot90 broadcast_to diff",
     "layers": "conv1d conv3d conv_transpose1d conv_transpose3d rms_norm group_norm instance_norm",
     "numbers": "atan2 hypot nan_to_num allclose signbit nextafter logspace",
     "special functions": "erf erfc erfinv ndtri log_ndtr ndtri_exp log_erfcx digamma lgamma",
 }
 
-_ONE_GRAPH = "a tensor has one graph, `uop`, which is logical and kept; there is no policy"
 _CONCRETE = "the shape of a tensor is made of numbers, so `shape` and `numel()` say it"
 MISSING: dict[str, str] = {
     "invalids": "an undefined element is a wrong number waiting to be read; use empty or full",
     "from_url": "a tensor library that opens connections is a surprise; read the bytes, give them",
     "shard_": "a tensor is on one device",
-    "dispose": "storage goes when the last tensor that reads it does",
-    "uop_logical": _ONE_GRAPH,
-    "uop_physical": _ONE_GRAPH,
-    "logical_policy": _ONE_GRAPH,
-    "logical_state": _ONE_GRAPH,
-    "preserve_logical": _ONE_GRAPH,
-    "set_logical_policy": _ONE_GRAPH,
     "max_shape": _CONCRETE,
     "max_numel": _CONCRETE,
 }

@@ -127,6 +127,23 @@ def test_unique_of_floats_with_nan(device: str) -> None:
 
 
 @pytest.mark.parametrize("right", [False, True])
+def test_searchsorted_of_special_values(device: str, right: bool) -> None:
+    """NaN is the greatest, zeros are equal, a number is a value, nothing is found in nothing."""
+    nan, inf = np.nan, np.inf
+    table = np.array([-inf, -0.0, 0.0, 2.0, inf, nan, nan], np.float32)
+    values = np.array([nan, inf, 0.0, -0.0, 1.0, -inf], np.float32)
+    side = "right" if right else "left"
+    got = Tensor(table).searchsorted(Tensor(values), right=right)
+    np.testing.assert_array_equal(got.numpy(), np.searchsorted(table, values, side))
+    assert Tensor([1.0, 2.0]).searchsorted(2.0, right=right).item() == 1 + right
+    none = Tensor(np.zeros(0, np.float32))
+    assert none.searchsorted(Tensor([1.0]), right=right).tolist() == [0]
+    assert Tensor([1.0]).searchsorted(none, right=right).shape == (0,)
+    mixed = Tensor([1, 2, 3]).searchsorted(Tensor([2.5, 3.0]), right=right)
+    assert mixed.tolist() == [2, 2 + right]
+
+
+@pytest.mark.parametrize("right", [False, True])
 def test_searchsorted(device: str, right: bool, rng: np.random.Generator) -> None:
     table = np.sort(rng.integers(0, 20, 37)).astype(np.float32)
     values = rng.integers(-2, 23, (4, 5)).astype(np.float32)
@@ -165,6 +182,56 @@ def test_quantile(device: str, axis: int | None, rng: np.random.Generator) -> No
     q = [0.0, 0.1, 0.5, 0.77, 1.0]
     got = Tensor(a).quantile(q, axis, keepdim=True).numpy()
     np.testing.assert_allclose(got, np.quantile(a, q, axis, keepdims=True), rtol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [(0, 2), (1, -1), (0, 1, 2), ()])
+def test_quantiles_over_several_axes(
+    device: str, axis: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    a = rng.normal(size=(3, 4, 5))
+    for keep in (False, True):
+        got = Tensor(a).quantile(0.3, axis, keepdim=keep).numpy()
+        want = np.quantile(a, 0.3, axis, keepdims=keep)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    np.testing.assert_allclose(Tensor(a).median(axis).numpy(), np.median(a, axis), rtol=1e-12)
+
+
+def test_quantiles_of_infinities_and_of_large_numbers(device: str) -> None:
+    """Where numpy takes a difference of infinities, the line between them is what it must be."""
+    inf, big = np.inf, 3e38
+    x = Tensor([-inf, 1.0, inf, inf])
+    got = x.quantile([0.0, 0.25, 1 / 3, 0.5, 0.8, 1.0]).numpy()
+    np.testing.assert_array_equal(got, [-inf, -inf, 1.0, inf, inf, inf])
+    assert np.isnan(Tensor([-inf, inf]).median().item())
+    assert Tensor([big, -big, big, -big]).median().item() == 0.0
+    assert Tensor(np.array([60000, 65504], np.float16)).median().item() == 62752.0
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float16, np.float32])
+def test_median_of_any_dtype_is_a_float(device: str, dtype: Any) -> None:
+    a = np.array([1, 0, 1, 0]).astype(dtype)
+    got = Tensor(a).median()
+    assert got.item() == 0.5
+    assert got.dtype.name == ("float16" if dtype is np.float16 else "float32")
+
+
+# ---- kthvalue
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_kthvalue(device: str, axis: int, rng: np.random.Generator) -> None:
+    a = rng.integers(0, 6, (4, 7)).astype(np.float32)
+    a[1, 3] = np.nan
+    for k in (1, 3, a.shape[axis]):
+        value, place = Tensor(a).kthvalue(k, axis)
+        order = stable(a, axis).take(k - 1, axis)
+        np.testing.assert_array_equal(place.numpy(), order)
+        np.testing.assert_array_equal(value.numpy(), np.sort(a, axis).take(k - 1, axis))
+    assert Tensor(a).kthvalue(2, axis, keepdim=True)[0].shape == Tensor(a).sum(axis, True).shape
+    assert [t.item() for t in Tensor(5.0).kthvalue(1)] == [5.0, 0]
+    with pytest.raises(ArgumentError, match=r"kthvalue: k is 8, axis 1 of \(4, 7\) has 7"):
+        Tensor(a).kthvalue(8)
 
 
 def test_a_fraction_outside_is_refused() -> None:

@@ -25,6 +25,7 @@ def test_bincount(device: str, rng: Rng) -> None:
     np.testing.assert_array_equal(got.numpy(), np.bincount(n, minlength=12))
     np.testing.assert_allclose(Tensor(n).bincount(Tensor(w)).numpy(), np.bincount(n, w), rtol=1e-5)
     assert Tensor(np.zeros(0, np.int32)).bincount(minlength=2).tolist() == [0, 0]
+    assert Tensor([True, False, True]).bincount().tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing_extensions import assert_type
 
-from polygrad import Context, Tensor, Variable, device, dtypes, nn
+from polygrad import (
+    Context,
+    Runtime,
+    Tensor,
+    Variable,
+    can_run,
+    create,
+    device,
+    dtypes,
+    nn,
+)
 from polygrad.dtype import DType
 
 
@@ -27,6 +37,15 @@ def expressions() -> None:
     assert_type(Tensor.zeros(2, 3), Tensor)
     assert_type(Tensor.rand(2, 3), Tensor)
     assert_type(x.cast(dtypes.int32), Tensor)
+
+
+def runtimes() -> None:
+    with create("interp", env={"TRAINING": 1}) as rt:
+        assert_type(rt, Runtime)
+        assert_type(rt.Tensor([1.0]) + 1, Tensor)
+        assert_type(rt.Tensor.zeros(2), Tensor)
+        assert_type(Tensor([1.0]).to(rt), Tensor)
+        assert_type(bool(can_run("add")), bool)
 
 
 def the_rest() -> None:

@@ -260,8 +260,8 @@ def _widen_half(body: Body, machine: Machine, value: str, source: DType) -> str:
 
 
 def _narrow_half(body: Body, machine: Machine, value: str, source: DType, dtype: DType) -> str:
-    """Through float32, which is exact or too large for every integer a float16 can hold."""
-    if dtype.scalar is dtypes.float16 and source.scalar is dtypes.float64:
+    """Through float32; a float64 is made odd there, and so rounds once."""
+    if source.scalar is dtypes.float64:
         single = half.float64_to_odd_float32(body, value, source.lanes)
     else:
         single = convert(body, machine, value, source, dtypes.float32.vec(source.lanes))

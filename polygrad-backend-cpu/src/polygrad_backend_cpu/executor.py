@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -110,8 +111,9 @@ class Prepared:
                 self._setup = None
             self._run()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_run"):  # else the constructor failed
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the end of the interpreter the names of modules are gone, and memory goes anyway.
+        if hasattr(self, "_run") and not ending():  # without _run the constructor failed
             if self._retire is not None:
                 self._retire(self._tables.plan)  # a late worker may still be reading the tables
             self._free(self._scratch)

@@ -17,18 +17,29 @@ _NAMES = {
     "BoundVariable": "uop",
     "Context": "settings",
     "Device": "plugin",
+    "GlobalCounters": "_memory",
+    "LOGICAL": "settings",
     "Model": "model",
     "Ops": "uop.ops",
     "PolygradError": "errors",
+    "Runtime": "_create",
     "Tensor": "tensor",
     "UOp": "uop.ops",
     "Variable": "uop",
+    "associative_scan": "_scan",
+    "can_run": "_can_run",
+    "clear_schedule_cache": "_memory",
+    "collect": "_memory",
     "compile": "_jit",
+    "create": "_create",
     "device": "",
     "dtypes": "dtype",
     "errors": "",
+    "function": "_function",
+    "getenv": "settings",
     "jit": "_jit",
     "nn": "",
+    "stats": "_memory",
 }
 
 __all__ = ["__version__", *_NAMES]
@@ -37,13 +48,24 @@ if TYPE_CHECKING:
     from . import device as device
     from . import errors as errors
     from . import nn as nn
+    from ._can_run import can_run as can_run
+    from ._create import Runtime as Runtime
+    from ._create import create as create
+    from ._function import function as function
     from ._jit import compile as compile
     from ._jit import jit as jit
+    from ._memory import GlobalCounters as GlobalCounters
+    from ._memory import clear_schedule_cache as clear_schedule_cache
+    from ._memory import collect as collect
+    from ._memory import stats as stats
+    from ._scan import associative_scan as associative_scan
     from .dtype import dtypes as dtypes
     from .errors import PolygradError as PolygradError
     from .model import Model as Model
     from .plugin import Device as Device
+    from .settings import LOGICAL as LOGICAL
     from .settings import Context as Context
+    from .settings import getenv as getenv
     from .tensor import Tensor as Tensor
     from .uop import BoundVariable as BoundVariable
     from .uop import Variable as Variable

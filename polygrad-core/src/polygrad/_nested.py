@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ._around import Same
 from .dtype import DType
-from .engine.capture import Number, evaluator
+from .engine.capture import Number, active, evaluator
+from .errors import ArgumentError
 from .tensor import Tensor
 from .uop.ops import UOp
 from .uop.sizes import Size, unbound
@@ -19,21 +21,6 @@ STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
 
 
 # ---- arguments
-
-
-class _Same:
-    """An object that counts as equal to itself alone."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: Any) -> None:
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.it is self.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
 
 
 class _Bounded:
@@ -84,6 +71,9 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
         return (kind, x)
     if isinstance(x, Size):
         return _Bounded(x)
+    if kind is Number:  # of a capture around this one
+        numbers.append(x)
+        return type(x.value)
     parts = parts_of(x)
     if parts is not None:
         return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
@@ -92,23 +82,37 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
             return flatten(x.item(), tensors, numbers)
         tensors.append(Tensor(x))
         return Tensor
-    return _Same(x)
+    return Same(x)
 
 
-def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
-    """`x` with its tensors and numbers exchanged, in the order of `flatten`."""
+def tensors_of(x: Any) -> Iterator[Tensor]:
+    """The tensors that `flatten` would collect, without arrays."""
+    if isinstance(x, Tensor):
+        yield x
+    for part in (parts_of(x) or {}).values():
+        yield from tensors_of(part)
+
+
+def rebuilt(
+    x: Any,
+    tensors: Iterator[Tensor],
+    numbers: Iterator[Number],
+    size: Callable[[int], int] = lambda n: n,
+) -> Any:
+    """`x` with its tensors and numbers exchanged, in the order of `flatten`, and its sizes by
+    `size`."""
     kind = type(x)
     if isinstance(x, Tensor):
         return next(tensors)
-    if kind is float or kind is int:
+    if kind is float or kind is int or kind is Number:
         return next(numbers)
     if isinstance(x, STATIC):
         return x
     if isinstance(x, Size):
-        return unbound(x)
+        return size(x)
     parts = parts_of(x)
     if parts is not None:
-        return _with_parts(x, {k: rebuilt(v, tensors, numbers) for k, v in parts.items()})
+        return _with_parts(x, {k: rebuilt(v, tensors, numbers, size) for k, v in parts.items()})
     if not hasattr(x, "__array_interface__"):
         return x
     # A number of numpy's counts as Python's, as it does in every operation.
@@ -136,10 +140,18 @@ def _with_parts(x: Any, parts: Mapping[Any, Any]) -> Any:
 def taken(x: Any, roots: dict[UOp, int]) -> Any:
     """The structure of what the function returned; its tensors' nodes go to `roots`, each once."""
     if isinstance(x, Tensor):
+        capture = active.get()
+        if capture is not None:
+            capture.see(x)  # it may be from outside, and met no operation
         return ("tensor", roots.setdefault(x.uop, len(roots)))
     if isinstance(x, Number):
         return ("number", evaluator(x.expression))
     parts = None if isinstance(x, STATIC) else parts_of(x)
+    if hasattr(x, "__next__"):
+        raise ArgumentError(
+            f"a captured function returned a {type(x).__name__}, which computes later; return a"
+            " list."
+        )
     if parts is None:
         return ("static", x)
     return ("parts", x, {k: taken(v, roots) for k, v in parts.items()})

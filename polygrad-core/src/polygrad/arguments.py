@@ -98,7 +98,7 @@ def _annotation(entry: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     if not isinstance(kind, str):
         return kind
     try:
-        return eval(kind, entry.__globals__)  # our own source text
+        return eval(kind, inspect.unwrap(entry).__globals__)  # our own source text
     except NameError:
         return Any
 

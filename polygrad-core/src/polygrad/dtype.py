@@ -1,26 +1,35 @@
 """Element types: what a tensor, a buffer or a register holds.
 
-The lowest floor: it imports only the standard library. A `DType` is an interned object, so `is` is
-equality. `dtypes` names every one of them. Promotion follows a lattice of kinds in which a Python
-scalar never widens a tensor's kind (numpy's and torch's rule for weak scalars).
+The lowest floor but for `float_layout.py`. A `DType` is an interned object, so `is` is equality.
+`dtypes` names every one of them. Promotion follows a lattice of kinds in which a Python scalar
+never widens a tensor's kind (numpy's and torch's rule for weak scalars).
+
+Floats below 32 bits are for storage: a number is stored in them, arithmetic is float32's, and its
+result is rounded to the type again (`is_narrow`). Those of 8 bits meet no other float unasked.
 """
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Sequence
 from typing import Any, Final
 
 from .errors import DTypeError, did_you_mean, shown
+from .float_layout import LAYOUTS, FloatLayout
 
 
 class DType:
     """One element type, or a vector of `lanes` of it (kernels only).
 
     `kind` is one of ``bool int uint float index``; `index` is the type of offsets and loop counters
-    inside kernels, which `codegen.lower` makes 32 or 64 bits wide by interval.
+    inside kernels, which `codegen.lower` makes 32 or 64 bits wide by interval. `format` is the code
+    of the struct module, empty where it has none; `layout` says how a float lies in bits.
     """
 
-    __slots__ = ("name", "itemsize", "kind", "format", "priority", "scalar", "lanes", "_vectors")
+    __slots__ = (
+        "name", "itemsize", "kind", "format", "priority", "scalar", "lanes", "layout", "_vectors",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -34,6 +43,7 @@ class DType:
     ) -> None:
         self.name, self.itemsize, self.kind, self.format = name, itemsize, kind, format
         self.priority, self.scalar, self.lanes = priority, scalar or self, lanes
+        self.layout: FloatLayout | None = LAYOUTS.get(self.scalar.name)
         self._vectors: dict[int, DType] = {}
 
     def vec(self, lanes: int) -> DType:
@@ -59,6 +69,16 @@ class DType:
         return self.kind == "float"
 
     @property
+    def is_narrow(self) -> bool:
+        """A float below 32 bits: stored in memory, computed with in float32."""
+        return self.kind == "float" and self.scalar.itemsize < 4
+
+    @property
+    def arithmetic(self) -> DType:
+        """The scalar type that arithmetic on this one is done in: float32 for a narrow float."""
+        return dtypes.float32 if self.is_narrow else self.scalar
+
+    @property
     def is_int(self) -> bool:
         """True for signed, unsigned and index types; False for bool."""
         return self.kind in ("int", "uint", "index")
@@ -69,24 +89,30 @@ class DType:
 
     @property
     def min(self) -> int | float:
-        """Smallest value; -inf for floats."""
-        if self.is_float:
-            return float("-inf")
+        """Smallest value; -inf for floats that have it."""
+        if self.layout is not None:
+            return -self.max
         if self.kind in ("int", "index"):
             return -(1 << (self.bits - 1))
         return 0
 
     @property
     def max(self) -> int | float:
-        """Largest value; inf for floats."""
-        if self.is_float:
-            return float("inf")
+        """Largest value; inf for floats that have it."""
+        if self.layout is not None:
+            return math.inf if self.layout.has_infinity else self.layout.maximum
         if self.kind == "bool":
             return 1
         return (1 << (self.bits - (self.kind != "uint"))) - 1
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` is this dtype or names it, as numpy's do: `t.dtype == "float32"`."""
+        return other is self or (not isinstance(other, DType) and _found(other) is self)
+
+    __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, tuple[str, int]]:
         return _named, (self.scalar.name, self.lanes)
@@ -104,10 +130,14 @@ class dtypes:
     uint32: Final = DType("uint32", 4, "uint", "I", 6)
     int64: Final = DType("int64", 8, "int", "q", 7)
     uint64: Final = DType("uint64", 8, "uint", "Q", 8)
-    float16: Final = DType("float16", 2, "float", "e", 9)
-    bfloat16: Final = DType("bfloat16", 2, "float", "", 10)
-    float32: Final = DType("float32", 4, "float", "f", 11)
-    float64: Final = DType("float64", 8, "float", "d", 12)
+    float8_e4m3fn: Final = DType("float8_e4m3fn", 1, "float", "", 9)
+    float8_e5m2: Final = DType("float8_e5m2", 1, "float", "", 9)
+    float8_e4m3fnuz: Final = DType("float8_e4m3fnuz", 1, "float", "", 9)
+    float8_e5m2fnuz: Final = DType("float8_e5m2fnuz", 1, "float", "", 9)
+    float16: Final = DType("float16", 2, "float", "e", 10)
+    bfloat16: Final = DType("bfloat16", 2, "float", "", 11)
+    float32: Final = DType("float32", 4, "float", "f", 12)
+    float64: Final = DType("float64", 8, "float", "d", 13)
     index: Final = DType("index", 8, "index", "q", 7)
     void: Final = DType("void", 0, "void", "", -1)
 
@@ -119,7 +149,8 @@ TENSOR_DTYPES: Final[dict[str, DType]] = {
     d.name: d
     for d in (
         dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32,
-        dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.bfloat16,
+        dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.float8_e4m3fn, dtypes.float8_e5m2,
+        dtypes.float8_e4m3fnuz, dtypes.float8_e5m2fnuz, dtypes.float16, dtypes.bfloat16,
         dtypes.float32, dtypes.float64,
     )
 }  # fmt: skip
@@ -129,6 +160,16 @@ ALIASES: Final = {
     "double": "float64",
     "int": "int32",
     "long": "int64",
+    "float8_e4m3": "float8_e4m3fn",
+    "fp8e4m3": "float8_e4m3fn",
+    "fp8e5m2": "float8_e5m2",
+    "fp8e4m3fnuz": "float8_e4m3fnuz",
+    "fp8e5m2fnuz": "float8_e5m2fnuz",
+}
+_PYTHON: Final[dict[Any, DType]] = {
+    bool: dtypes.bool,
+    int: dtypes.default_int,
+    float: dtypes.default_float,
 }
 _ALL: Final = TENSOR_DTYPES | {"index": dtypes.index, "void": dtypes.void}
 
@@ -146,30 +187,44 @@ def to_dtype(spec: Any) -> DType:
         if spec.name in TENSOR_DTYPES:
             return spec
         raise DTypeError(f"{spec.name} is no dtype of tensors. Valid: {', '.join(TENSOR_DTYPES)}.")
-    if spec is bool:
-        return dtypes.bool
-    if spec is int:
-        return dtypes.default_int
-    if spec is float:
-        return dtypes.default_float
-    name = spec if isinstance(spec, str) else getattr(spec, "name", getattr(spec, "__name__", None))
-    if isinstance(name, str):
-        name = ALIASES.get(name, name)
-        if name in TENSOR_DTYPES:
-            return TENSOR_DTYPES[name]
+    found = _found(spec)
+    if found is not None:
+        return found
+    name = _name(spec)
     given = name if isinstance(name, str) else spec
     hint = did_you_mean(str(given), [*TENSOR_DTYPES, *ALIASES])
     raise DTypeError(f"no dtype named {shown(given)}.{hint} Valid: {', '.join(TENSOR_DTYPES)}.")
+
+
+def _found(spec: Any) -> DType | None:
+    """The dtype that something else names; None if it names none."""
+    if isinstance(spec, str):
+        return TENSOR_DTYPES.get(ALIASES.get(spec, spec))
+    if isinstance(spec, type) and spec in _PYTHON:
+        return _PYTHON[spec]
+    name = _name(spec)
+    return TENSOR_DTYPES.get(name) if isinstance(name, str) else None
+
+
+def _name(spec: Any) -> Any:
+    """The name of a numpy dtype or scalar type, or a text itself."""
+    return spec if isinstance(spec, str) else getattr(spec, "name", getattr(spec, "__name__", None))
 
 
 def promote(a: DType, b: DType) -> DType:
     """The type of `a op b`: torch's lattice (bool < ints < floats; half with bfloat16 is float32).
 
     Mixed signedness goes to the next wider signed type; with uint64 it is float32, as numpy's rule
-    (float64) would widen the kind of everything that touches it.
+    (float64) would widen the kind of everything that touches it. An 8-bit float meets no other type
+    (torch's rule; jax's for floats): raises DTypeError.
     """
     if a is b:
         return a
+    if any(d.is_float and d.itemsize == 1 for d in (a, b)):
+        raise DTypeError(
+            f"{a.name} and {b.name} have no common dtype: 8-bit floats do not promote. Cast one,"
+            f" for example to float32 with .float()."
+        )
     if a.kind == "bool" or b.kind == "bool":
         return b if a.kind == "bool" else a
     if a.is_float != b.is_float:
@@ -208,7 +263,10 @@ def misfit(dtype: DType, value: bool | int | float) -> str:
 
 
 def sum_dtype(d: DType) -> DType:
-    """The type of a sum: floats and 64-bit integers stay, others get 32 bits of their kind."""
+    """The type of a sum: floats and 64-bit integers stay, others get 32 bits of their kind.
+
+    numpy's rule, the default integer at least, where that is int32 (numpy's own is int64).
+    """
     if d.is_float:
         return d
     if d.kind == "bool" or d.kind == "int":
@@ -216,42 +274,64 @@ def sum_dtype(d: DType) -> DType:
     return dtypes.uint64 if d.itemsize == 8 else dtypes.uint32
 
 
-def _round_bfloat16(value: float) -> float:
-    bits = struct.unpack("<I", struct.pack("<f", _round_float32(value)))[0]
-    if value != value:
-        return value
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
-
-
-def _round_float32(value: float) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-
-
-def _round_float16(value: float) -> float:
-    try:
-        return float(struct.unpack("<e", struct.pack("<e", value))[0])
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+# ---- numbers and bits
 
 
 def canonical(dtype: DType, value: Any) -> bool | int | float:
     """`value` as this type stores it: floats round to even, integers wrap, bool is 0 or 1."""
     if dtype.kind == "bool":
         return bool(value)
-    if dtype.is_float:
-        value = float(value)
-        if dtype is dtypes.float32:
-            return _round_float32(value)
-        if dtype is dtypes.float16:
-            return _round_float16(value)
-        return _round_bfloat16(value) if dtype is dtypes.bfloat16 else value
+    if dtype.layout is not None:
+        return _rounded(dtype, _from_int(dtype, value) if isinstance(value, int) else float(value))
     number = int(value)
     if dtype.kind == "index":
         return number
     number &= (1 << dtype.bits) - 1
     negative = dtype.kind == "int" and number >> (dtype.bits - 1)
     return number - (1 << dtype.bits) if negative else number
+
+
+def _rounded(dtype: DType, value: float) -> float:
+    """The nearest number of a float type."""
+    if dtype is dtypes.float64:
+        return value
+    if not dtype.format:
+        assert dtype.layout is not None
+        return dtype.layout.round(value)
+    try:
+        return float(struct.unpack(dtype.format, struct.pack(dtype.format, value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _from_int(dtype: DType, value: int) -> float:
+    """An integer rounded once to float32 (then to a narrower type, as machines do) or float64."""
+    if dtype is dtypes.float64 or abs(value) < 1 << 53:
+        return float(value)
+    # Keep 50 bits and or the rest into the last one: float64 holds that exactly, and rounding it
+    # to 24 bits then gives what rounding the integer would.
+    shift = abs(value).bit_length() - 50
+    sticky = (abs(value) >> shift) | (abs(value) & ((1 << shift) - 1) != 0)
+    return math.copysign(_rounded(dtypes.float32, math.ldexp(sticky, shift)), value)
+
+
+def pack(dtype: DType, values: Sequence[Any]) -> bytes:
+    """Canonical values as they lie in memory."""
+    if dtype.format:
+        return struct.pack(f"<{len(values)}{dtype.format}", *values)
+    assert dtype.layout is not None
+    return struct.pack(f"<{len(values)}{word_format(dtype)}", *map(dtype.layout.encode, values))
+
+
+def unpack(dtype: DType, data: Any) -> list[Any]:
+    """What `pack` packed, as Python numbers."""
+    n = memoryview(data).nbytes // dtype.itemsize
+    if dtype.format:
+        return list(struct.unpack(f"<{n}{dtype.format}", data))
+    assert dtype.layout is not None
+    return list(map(dtype.layout.decode, struct.unpack(f"<{n}{word_format(dtype)}", data)))
+
+
+def word_format(dtype: DType) -> str:
+    """The code of the struct module for the bits of one element: its own, or an unsigned word's."""
+    return dtype.format or "BH"[dtype.itemsize - 1]

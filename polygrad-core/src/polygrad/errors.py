@@ -163,6 +163,9 @@ class PluginApiDeprecated(DeprecationWarning): ...
 class SettingWarning(UserWarning): ...
 
 
+class CaptureWarning(UserWarning): ...
+
+
 def did_you_mean(name: str, known: Iterable[str], *, fold: Callable[[str], str] = str.lower) -> str:
     """`" Did you mean 'x'?"` for the nearest of `known`, or an empty string."""
     import difflib  # 3 ms that only a mistake should pay

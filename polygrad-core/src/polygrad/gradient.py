@@ -15,15 +15,20 @@ Conventions where a derivative is a choice: equal extremes share evenly; sqrt ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from .dtype import dtypes
 from .errors import GradientError
+from .schedule.moving import reverse
 from .uop.ops import MOVEMENT, Ops, Shape, UOp, toposort
 from .uop.provenance import hand_on
 
 Rule = Callable[[UOp, UOp], UOp]
+# Of a call with several values, from a node of it and what flows into each value (None: nothing) to
+# what flows into each source. It sees all of them at once, and is asked once.
+Joint = Callable[[UOp, Sequence["UOp | None"]], Sequence["UOp | None"]]
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp]:
@@ -33,48 +38,99 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
     A target that the root does not depend on gets zeros. Raises GradientError where a node on the
     way has a derivative that nobody wrote down.
     """
-    found = flows(root, targets, seed)
+    found = flows({root: seed}, targets)
     return [_filled(t, 0) if g is None else g for t, g in zip(targets, found, strict=True)]
 
 
 def flows(
-    root: UOp, targets: Sequence[UOp], seed: UOp | None = None, *, through: bool = True
+    seeds: Mapping[UOp, UOp | None], targets: Sequence[UOp], *, through: bool = True
 ) -> list[UOp | None]:
-    """As `gradient`, but None for a target that nothing flows to. Without `through`, gradients end
-    at targets: what lies below one gets nothing through it."""
+    """As `gradient`, for roots with what flows into each, but None for a target that nothing flows
+    to. Without `through`, gradients end at targets: what lies below one gets nothing through it."""
     ends = frozenset() if through else frozenset(targets)
-    order = between(root, targets, ends)
-    if not order:
-        return [None] * len(targets)
+    order = between(list(seeds), targets, ends)
     active = set(order)
-    flowing = {root: _filled(root, 1) if seed is None else seed}
+    flowing = {r: _filled(r, 1) if g is None else g for r, g in seeds.items() if r in active}
+    calls = _calls(n for n in order if n not in ends)
     for node in reversed(order):
-        g = flowing.get(node)
-        if g is None or node in ends:
+        if node in ends:
             continue
-        for source, rule in zip(node.src, RULES.get(node.op, ()), strict=False):
-            if rule is None or source not in active or not _flows(source):
-                continue
-            part = rule(node, g)
+        for source, part in _parts(node, flowing.get(node), active, calls):
             hand_on(node, part)
             old = flowing.get(source)
             flowing[source] = part if old is None else old + part
     return [flowing.get(t) for t in targets]
 
 
-def between(root: UOp, targets: Sequence[UOp], ends: frozenset[UOp] = frozenset()) -> list[UOp]:
-    """The nodes through which a gradient flows from `root` to some target, sources first."""
+def _parts(
+    node: UOp, g: UOp | None, active: set[UOp], calls: Mapping[Any, _Call]
+) -> Iterator[tuple[UOp, UOp]]:
+    """Sources of a node and what flows on to them."""
+    joint = _joint(node)
+    if joint is not None:
+        given = calls[_key(node)].given(node, g)
+        if any(x is not None for x in given):
+            for source, part in zip(node.src, joint(node, given), strict=True):
+                if part is not None and source in active and _flows(source):
+                    yield source, part
+        return
+    for source, rule in zip(node.src, rules_of(node), strict=False) if g is not None else ():
+        if rule is not None and source in active and _flows(source):
+            yield source, rule(node, g)  # type: ignore[arg-type]
+
+
+def between(
+    roots: Sequence[UOp], targets: Sequence[UOp], ends: frozenset[UOp] = frozenset()
+) -> list[UOp]:
+    """The nodes through which a gradient flows from some root to some target, sources first."""
     active = set(targets)
     order = []
-    for node in toposort((root,)):
-        rules = RULES.get(node.op, ()) if node not in ends else ()
+    for node in toposort(roots):
+        rules = rules_of(node) if node not in ends else ()
         reaches = any(
             rule is not None and s in active for s, rule in zip(node.src, rules, strict=False)
         )
         if node in active or reaches:
             active.add(node)
             order.append(node)
-    return order if root in active else []
+    return order if any(r in active for r in roots) else []
+
+
+# ---- calls: nodes that are the values of one kernel or function with a rule of the user's
+
+
+def _joint(node: UOp) -> Joint | None:
+    rule: Joint | None = node.arg.gradient if node.op in _CALLS else None
+    return rule
+
+
+class _Call:
+    """What flows into the values of one call. All of them come before what they are computed from,
+    so the last one that is met asks for all."""
+
+    def __init__(self, count: int) -> None:
+        self.waiting, self.flowing = 0, [None] * count
+
+    def given(self, node: UOp, g: Any) -> Sequence[UOp | None]:
+        self.waiting -= 1
+        self.flowing[node.arg.which] = g
+        return () if self.waiting else self.flowing
+
+
+def _key(node: UOp) -> Any:
+    """Equal for the values of one call."""
+    return node.src, node.arg._replace(which=0)
+
+
+def _calls(order: Iterable[UOp]) -> dict[Any, _Call]:
+    found: dict[Any, _Call] = {}
+    for node in order:
+        if _joint(node) is not None:
+            found.setdefault(_key(node), _Call(node.arg.total)).waiting += 1
+    return found
+
+
+_CALLS: Final = frozenset({Ops.KERNEL, Ops.FUNCTION})
 
 
 def _flows(node: UOp) -> bool:
@@ -87,13 +143,6 @@ def _filled(like: UOp, value: int) -> UOp:
 
 
 # ---- movement: the gradient moves the other way
-
-
-def _sum(x: UOp, axes: Sequence[int]) -> UOp:
-    """A sum in which 16-bit floats accumulate in float32."""
-    if x.dtype.itemsize == 2 and axes:
-        return x.cast(dtypes.float32).reduce(Ops.ADD, axes).cast(x.dtype)
-    return x.reduce(Ops.ADD, axes)
 
 
 def _spread(x: UOp, shape: Shape, axes: Sequence[int]) -> UOp:
@@ -112,7 +161,7 @@ def _permute(node: UOp, g: UOp) -> UOp:
 def _expand(node: UOp, g: UOp) -> UOp:
     old = node.src[0].shape
     grown = [a for a, (m, n) in enumerate(zip(old, node.shape, strict=True)) if m != n]
-    return _sum(g, grown).reshape(old)
+    return g.reduce(Ops.ADD, grown).reshape(old)
 
 
 def _shrink(node: UOp, g: UOp) -> UOp:
@@ -155,7 +204,7 @@ def _window(node: UOp, g: UOp) -> UOp:
         bounds = [(0, m, 1) for m in moved.shape]
         bounds[last] = (0, length * length, length + 1)
         moved = moved.shrink(bounds)
-    return _sum(moved, range(last, rank))
+    return moved.reduce(Ops.ADD, range(last, rank))
 
 
 def _terms(g: UOp) -> tuple[UOp, int]:
@@ -307,6 +356,9 @@ def _where(own: int) -> Rule:
 
 def _gather(node: UOp, g: UOp) -> UOp:
     x, index = node.src
+    moved = reverse(node, g)
+    if moved is not None:
+        return moved
     return _filled(x, 0).scatter(index, g, node.arg, "add")
 
 
@@ -329,8 +381,8 @@ def _scatter_updates(node: UOp, g: UOp) -> UOp:
     if mode != "set":
         raise GradientError(f"scatter with mode {mode!r} has no gradient.")
     # Of updates to one place the last wins: number them, write the numbers, see whose stayed.
-    numbers = UOp.iota(max(1, _size(index.shape))).reshape(index.shape)
-    stayed = UOp.const(dtypes.int32, -1).broadcast_to((base.shape[axis],))
+    numbers = UOp.iota(_size(index.shape)).reshape(index.shape)
+    stayed = UOp.const(numbers.dtype, -1).broadcast_to((base.shape[axis],))
     stayed = stayed.scatter(index, numbers, 0, "set").gather(index, 0)
     shape = (1,) * axis + index.shape + (1,) * (len(base.shape) - axis - 1)
     won = stayed.eq(numbers).reshape(shape).expand(updates.shape)
@@ -341,21 +393,37 @@ def _size(shape: Shape) -> int:
     return math.prod(shape)
 
 
-def _kernel(own: int) -> Rule:
-    """A kernel says itself what flows into its sources."""
-
-    def rule(node: UOp, g: UOp) -> UOp:
-        if node.arg.gradient is None:
-            raise GradientError("a custom kernel has no gradient of its own; give it grad_fxn.")
-        part: UOp | None = node.arg.gradient(node, g)[own]
-        return _filled(node.src[own], 0) if part is None else part
-
-    return rule
+def _kernel(node: UOp, g: UOp) -> UOp:
+    raise GradientError("a custom kernel has no gradient of its own; give it grad_fxn.")
 
 
+class Function(NamedTuple):
+    """The argument of a FUNCTION node, which is value number `which` of `total`.
+
+    Its sources are the values and then the inputs, for which `gradient`, or the rule of that name,
+    says what flows into them.
+    """
+
+    name: str
+    which: int
+    total: int
+    gradient: Joint | None = None
+
+
+def _lost(node: UOp, g: UOp) -> Sequence[UOp | None]:
+    raise GradientError(
+        "the gradient of this function is Python code (its grad_fxn), which a bundle does not hold."
+    )
+
+
+THROUGH: Final = "through"  # differentiated as its values are
+PYTHON: Final = "python"  # differentiated by its own rule
 # Rules of FUNCTION nodes by name: from the node and what flows into it to what flows into each
 # input. Floors above put theirs in.
-FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Sequence[UOp | None]]]] = {}
+FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Sequence[UOp | None]]]] = {
+    THROUGH: lambda node, g: [],
+    PYTHON: _lost,
+}
 
 
 def by_slope(slope: Rule) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
@@ -365,8 +433,11 @@ def by_slope(slope: Rule) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
 
 def _function(own: int) -> Rule:
     def rule(node: UOp, g: UOp) -> UOp:
-        name, _, count = node.arg
-        part = FUNCTIONS[name](node, g)[own - count] if own >= count else None
+        name, which, count, _ = node.arg
+        if own < count:
+            part = g if name == THROUGH and own == which else None
+        else:
+            part = FUNCTIONS[name](node, g)[own - count]
         return _filled(node.src[own], 0) if part is None else part
 
     return rule
@@ -385,7 +456,7 @@ def _scan(node: UOp, g: UOp) -> UOp:
     """Each element counts in every running sum from its own place on."""
     op, axis = node.arg
     if op is not Ops.ADD:
-        raise GradientError(f"a running {op.name} has no gradient yet; a running sum has.")
+        raise GradientError(f"a running {op.name} has no gradient; a running sum has.")
     return g.flip((axis,)).scan(op, axis).flip((axis,))
 
 
@@ -436,6 +507,18 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     # indices
     Ops.GATHER: (_gather, None),
     Ops.SCATTER: (_scatter_base, None, _scatter_updates),
-    Ops.KERNEL: tuple(map(_kernel, range(64))),
-    Ops.FUNCTION: tuple(map(_function, range(16))),
+    Ops.KERNEL: (_kernel,),
+    Ops.FUNCTION: (_function(0),),
 }
+
+
+def rules_of(node: UOp) -> Sequence[Rule | None]:
+    """The rule of each source, as many as have one."""
+    if node.op in _CALLS:
+        return _call_rules(node.op, len(node.src))
+    return RULES.get(node.op, ())
+
+
+@lru_cache(maxsize=256)
+def _call_rules(op: Ops, count: int) -> tuple[Rule, ...]:
+    return (_kernel,) * count if op is Ops.KERNEL else tuple(map(_function, range(count)))

@@ -109,15 +109,31 @@ TABLE: dict[str, Setting] = {
     "POLY_DUMP_KERNELS": Setting(
         _flag, False, "1: print every kernel on standard error when it is first needed"
     ),
+    "POLY_CHECK": Setting(
+        _flag, False, "1: index tensors are computed and checked at each call, jit runs uncompiled"
+    ),
     "POLY_TRACEBACK": Setting(
         _one_of("short", "full"), "short", "full: keep our own frames in tracebacks"
     ),
     # what a Context alone says
     "TRAINING": Setting(_flag, False, "dropout and batch statistics are on", environment=False),
+    "TIMING": Setting(
+        _flag, False, "1: what is compiled here counts its seconds (stats)", environment=False
+    ),
+    "LOGICAL": Setting(
+        _one_of("until_realize", "always"),
+        "until_realize",
+        "always: tensors keep the graph that computed them (uop_logical)",
+        environment=False,
+    ),
 }
 
 _overrides: ContextVar[Mapping[str, Any]] = ContextVar(
     "polygrad_settings", default=MappingProxyType({})
+)
+# The same without what a runtime sets (`exchange`), so that another runtime can take its place.
+_contexts: ContextVar[Mapping[str, Any]] = ContextVar(
+    "polygrad_contexts", default=MappingProxyType({})
 )
 _parsed: dict[tuple[str, str], Any] = {}
 
@@ -137,6 +153,50 @@ def get(name: str) -> Any:
     if key not in _parsed:
         _parsed[key] = _read(name, setting, text)
     return _parsed[key]
+
+
+class Live:
+    """One setting as an object: `.value` is what it is now, in this thread.
+
+    >>> with Context(LOGICAL="always"):
+    ...     LOGICAL.value
+    'always'
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def value(self) -> Any:
+        return get(self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}={self.value}"
+
+
+LOGICAL = Live("LOGICAL")
+
+
+@public
+def getenv(name: str, default: Any = 0) -> Any:
+    """An environment variable as the type of `default`; one of our settings as `Context` has it.
+
+    >>> getenv("A_VARIABLE_THAT_IS_NOT_SET", 1.5)
+    1.5
+    """
+    if name in TABLE:
+        return get(name)
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise SettingError(
+            f"{name}={text} cannot be read: expected {type(default).__name__}, as the default."
+        ) from None
 
 
 def override(name: str) -> Any:
@@ -160,6 +220,9 @@ def _unknown(name: str) -> UnknownName:
     return UnknownName(f"no setting named {name!r}.{did_you_mean(name, TABLE, fold=str.upper)}")
 
 
+Overrides = Token[Mapping[str, Any]]
+
+
 class Context:
     """Set settings inside a `with` block, for this thread and the tasks it starts.
 
@@ -178,14 +241,27 @@ class Context:
             # Flags come as True or 1, lists as text: everything goes through the one reader.
             text = str(int(value)) if isinstance(value, bool) else value
             self.values[name] = _read(name, setting, text)
-        self._tokens: list[Token[Mapping[str, Any]]] = []
+        self._tokens: list[tuple[Overrides, Overrides]] = []
 
     def __enter__(self) -> Context:
-        self._tokens.append(_overrides.set({**_overrides.get(), **self.values}))
+        changed = (var.set({**var.get(), **self.values}) for var in (_overrides, _contexts))
+        self._tokens.append((next(changed), next(changed)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _overrides.reset(self._tokens.pop())
+        restore(self._tokens.pop())
+
+
+def exchange(values: Mapping[str, Any]) -> tuple[Overrides, Overrides]:
+    """Put what a runtime sets in place of what another one does, over the Contexts' values."""
+    contexts = _contexts.get()
+    return _overrides.set({**contexts, **values}), _contexts.set(contexts)
+
+
+def restore(before: tuple[Overrides, Overrides]) -> None:
+    """Undo an `exchange`, or the entering of a Context."""
+    _overrides.reset(before[0])
+    _contexts.reset(before[1])
 
 
 def for_child() -> dict[str, str]:

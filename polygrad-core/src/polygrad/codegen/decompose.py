@@ -8,7 +8,8 @@ fused multiply-add, so that each device gives the same bits.
 One table, op -> rules, in these files:
 
 ==================  ===============================================================================
-`narrow`            float16 and bfloat16 arithmetic in float32
+`narrow`            arithmetic of narrow floats in float32
+`stored`            dtypes that memory lacks: narrow floats as unsigned words
 `integers`          bools, floor division and modulo, shifts, threefry
 `rounding`          float extremes, reciprocals, FLOOR CEIL TRUNC ROUND
 `elementary`        EXP EXP2 LOG LOG2 TANH ERF
@@ -26,10 +27,11 @@ from ..dtype import DType
 from ..target import Target
 from ..uop.ops import COMPARISONS, ELEMENTWISE, Ops, UOp
 from ..uop.rewrite import rewrite
-from . import elementary, integers, narrow, power, rounding, trigonometric
+from . import elementary, integers, narrow, power, rounding, stored, trigonometric
 
 RULES: Final = (
     narrow.RULES
+    + stored.RULES
     + integers.RULES
     + rounding.RULES
     + elementary.RULES

@@ -3,13 +3,16 @@
 Floor: codegen, called by `decompose.py`. Each rule takes the node and the Target and gives plain
 arithmetic without branches, so every point pays for the whole expression: the schemes are chosen
 for few operations over the whole range. Largest errors over *all* float32 arguments, in ulp:
-EXP 1.53, EXP2 1.96, LOG 0.95, LOG2 1.34, TANH 1.50, ERF 1.61 (and SIN, COS 1.99); float64 is no
+EXP 0.93, EXP2 1.96, LOG 0.95, LOG2 1.34, TANH 1.50, ERF 1.61 (and SIN, COS 1.99); float64 is no
 worse on samples.
 
-* **exp**: e^x = 2^n e^r with an *even* n, so that 2^n is the square of one power of two made by one
-  shift; multiplying by it twice rounds once for subnormal results and overflows to infinity by
-  itself. The price, |r| <= ln 2 in place of half of it, is two coefficients. Adding 1.5 * 2^24
-  rounds to an even n and leaves it, with the bias of the exponent, in the low bits of the sum.
+* **exp**: e^x = 2^n e^r with |r| <= ln(2) / 2. 2^n is the product of two powers of two made by
+  shifts; multiplying by one after the other rounds once for subnormal results and overflows to
+  infinity by itself. Adding 1.5 * 2^23 rounds to an integer n and leaves it, with the bias of the
+  exponent twice, in the low bits of the sum. What n ln(2) has beyond its exact head is added to the
+  small terms, so that the largest, r, is exact.
+* **exp2, pow**: with an *even* n, so that 2^n is the square of one power of two. The price, |r| <=
+  1 in place of half of it, is two coefficients.
 * **log**: x = 2^e m with m in [sqrt(1/2), sqrt(2)) and f = m - 1 exact. float32 takes a polynomial
   in f, float64 the series of atanh in s = f / (2 + f) (the arrangement of fdlibm's e_log.c), which
   needs a division and half the terms.
@@ -75,6 +78,16 @@ def exp2_of_reduced(r: UOp, half: UOp, f: Format) -> UOp:
     return power * half * half
 
 
+def nearest_power(x: UOp, f: Format) -> tuple[UOp, UOp, UOp]:
+    """(n, 2^floor(n/2), 2^ceil(n/2)) for the integer n nearest to `x`."""
+    magic = 1.5 * 2.0**f.shift + 2 * f.bias
+    total = x + magic
+    both = total.bitcast(f.unsigned)
+    low = both >> 1
+    first, second = ((part << f.shift).bitcast(f.dtype) for part in (low, both - low))
+    return total - magic, first, second
+
+
 @RULES.on(Ops.EXP)
 def exp(u: UOp, target: Target) -> UOp | None:
     f = FORMATS.get(u.dtype)
@@ -82,11 +95,12 @@ def exp(u: UOp, target: Target) -> UOp | None:
         return None
     lo, hi = power_limits(f)
     x = clamp(u.src[0], lo / LOG2_E, hi / LOG2_E)
-    n, half = nearest_even_power(x * LOG2_E, f)
+    n, first, second = nearest_power(x * LOG2_E, f)
     head, rest = f.coefficients["LN2"]
-    r = (x - n * head) - n * rest
-    power = (r + r * r * horner(r, f.coefficients["EXP"])) + 1.0
-    return power * half * half
+    near, off = x - n * head, n * rest  # the first is exact
+    r = near - off
+    power = (near + (r * r * horner(r, f.coefficients["EXPM1"]) - off)) + 1.0
+    return power * first * second
 
 
 @RULES.on(Ops.EXP2)

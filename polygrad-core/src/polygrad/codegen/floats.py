@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..dtype import DType, dtypes
+from ..float_layout import LAYOUTS
 from ..uop.ops import Ops, UOp
 from . import polynomials
 
@@ -43,13 +44,19 @@ class Format(NamedTuple):
         return self.shift + 1
 
 
+def _format(
+    dtype: DType, signed: DType, unsigned: DType, coefficients: dict[str, tuple[float, ...]]
+) -> Format:
+    layout = LAYOUTS[dtype.name]
+    return Format(dtype, signed, unsigned, layout.mantissa, layout.bias, coefficients)
+
+
 FORMATS: Final = {
-    dtypes.float32: Format(
-        dtypes.float32, dtypes.int32, dtypes.uint32, 23, 127, polynomials.FLOAT32
-    ),
-    dtypes.float64: Format(
-        dtypes.float64, dtypes.int64, dtypes.uint64, 52, 1023, polynomials.FLOAT64
-    ),
+    f.dtype: f
+    for f in (
+        _format(dtypes.float32, dtypes.int32, dtypes.uint32, polynomials.FLOAT32),
+        _format(dtypes.float64, dtypes.int64, dtypes.uint64, polynomials.FLOAT64),
+    )
 }
 
 

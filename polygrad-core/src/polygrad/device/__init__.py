@@ -6,16 +6,18 @@ to. Nothing is probed or opened before one of them is called.
 
 from ..plugin import Device
 from .choice import chosen, default
-from .naming import canonical, names, split
-from .opened import close_all, get, isolated
+from .naming import available, canonical, names, split
+from .opened import close_all, get, is_open, isolated
 
 __all__ = [
     "Device",
+    "available",
     "canonical",
     "chosen",
     "close_all",
     "default",
     "get",
+    "is_open",
     "isolated",
     "names",
     "split",

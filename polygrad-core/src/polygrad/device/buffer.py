@@ -13,11 +13,11 @@ import threading
 from collections import deque
 from typing import Any, NamedTuple
 
-from ..errors import DeviceMemoryError
+from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
-from . import get
+from . import get, opened
 
-__all__ = ["Buffer", "Pool", "Usage", "exchange", "pool", "size_class"]
+__all__ = ["Buffer", "Pool", "Usage", "exchange", "pool", "pools", "size_class"]
 
 _SMALLEST = 256
 _KEEP = 256 << 20  # bytes of freed memory that a device may keep beside what is live
@@ -50,8 +50,10 @@ class Pool:
 
     def take(self, nbytes: int) -> Any:
         """A handle of at least `nbytes` bytes, with anything in it."""
-        size = size_class(nbytes)
         with self._lock:
+            if self._returned and self._returned[0][0] == nbytes:  # a loop frees what it will take
+                return self._returned.popleft()[1]
+            size = size_class(nbytes)
             self._sort_in()
             stack = self._free.get(size)
             if stack:
@@ -119,14 +121,36 @@ _first_use = threading.Lock()
 
 def pool(device: str) -> Pool:
     """The pool of a device; a new one when the device was closed and opened again."""
-    opened = get(device)
+    return pool_of(get(device))
+
+
+def pool_of(machine: Device) -> Pool:
+    """The pool of a device that is open."""
+    device = machine.name
     found = _pools.get(device)
-    if found is None or found.device is not opened:
+    if found is None or found.device is not machine:
         with _pools_lock:
             found = _pools.get(device)
-            if found is None or found.device is not opened:
-                found = _pools[device] = Pool(opened)
+            if found is None or found.device is not machine:
+                found = _pools[device] = Pool(machine)
     return found
+
+
+def pools() -> list[Pool]:
+    """The pools of all open devices that have any."""
+    usable = opened.usable()
+    return [p for p in list(_pools.values()) if p.device in usable]
+
+
+class _Released:
+    """In place of the pool of a Buffer whose memory was given back: nobody gets it again."""
+
+    @property
+    def device(self) -> Device:
+        raise StateError("this memory was given back: its tensor or its runtime was disposed.")
+
+
+_RELEASED: Any = _Released()
 
 
 class Buffer:
@@ -154,6 +178,21 @@ class Buffer:
                 self._handle = owner.take(self.nbytes)
                 self._pool = owner
         return self._handle
+
+    @classmethod
+    def of_pool(cls, owner: Pool, nbytes: int) -> Buffer:
+        """A Buffer that has its memory already. Raises DeviceMemoryError."""
+        made = cls(owner.device.name, nbytes)
+        made._handle, made._pool = owner.take(nbytes), owner
+        return made
+
+    def release(self) -> None:
+        """Give the memory back before the last reference goes. Whoever still asks for it gets a
+        StateError."""
+        handle, owner = self._handle, self._pool
+        self._handle, self._pool = None, _RELEASED
+        if handle is not None and owner is not None:
+            owner.give(self.nbytes, handle)
 
     @property
     def allocated(self) -> bool:

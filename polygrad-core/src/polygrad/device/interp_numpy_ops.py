@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType, dtypes
+from ..dtype import TENSOR_DTYPES, DType, dtypes
 from ..uop.ops import Ops
 
 Array = Any  # a numpy array or scalar: both take part in arithmetic alike
 
 VALUE: dict[DType, Any] = {
-    d: np.dtype(d.name)
-    for d in vars(dtypes).values()
-    if isinstance(d, DType) and d.name not in ("index", "void", "bfloat16", "float16")
+    d: np.dtype(d.name) for d in TENSOR_DTYPES.values() if not d.is_narrow
 } | {
     dtypes.index: np.dtype("int64"),
     dtypes.float16: np.dtype("float32"),
@@ -75,7 +73,18 @@ def _to_float16(value: Array) -> Array:
 
 
 def _to_bfloat16(value: Array) -> Array:
-    return _round_bfloat16(value.astype(np.float32))
+    single = value.astype(np.float32)
+    return _round_bfloat16(_odd(value, single) if value.dtype == np.float64 else single)
+
+
+def _odd(value: Array, single: Array) -> Array:
+    """float64 rounded to float32, made odd where that is inexact, so that rounding it again rounds
+    once (Boldo and Melquiond, 2008)."""
+    back, bits = single.astype(np.float64), single.view(np.uint32)
+    beyond = np.abs(back) > np.abs(value)
+    inexact = (back != value) & (value == value)
+    odd = (bits - beyond.astype(np.uint32)) | np.uint32(1)
+    return np.where(inexact, odd, bits).view(np.float32)
 
 
 def _saturate(value: Array, dtype: DType) -> Array:

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..dtype import DType, canonical, dtypes
+from ..dtype import DType, canonical, word_format
 from ..uop.ops import COMPARISONS, Ops
 from .interp_walk import Frame, Step, Walker
 
@@ -26,15 +26,14 @@ Number = Any  # bool, int or float
 
 def _codec(dtype: DType) -> tuple[int, Callable[..., Number], Callable[..., bytes]]:
     """Size, reader(memory, byte) and writer(value) of one element."""
-    if dtype is dtypes.bfloat16:
-        single = struct.Struct("<f")
-        return (
-            2,
-            lambda memory, at: single.unpack(b"\0\0" + bytes(memory[at : at + 2]))[0],
-            lambda value: single.pack(value)[2:],
-        )
-    one = struct.Struct("<" + dtype.format)
-    return one.size, lambda memory, at: one.unpack_from(memory, at)[0], one.pack
+    one, layout = struct.Struct("<" + word_format(dtype)), dtype.layout
+    if dtype.format or layout is None:
+        return one.size, lambda memory, at: one.unpack_from(memory, at)[0], one.pack
+    return (
+        one.size,
+        lambda memory, at: layout.decode(one.unpack_from(memory, at)[0]),
+        lambda value: one.pack(layout.encode(value)),
+    )
 
 
 # ---- arithmetic

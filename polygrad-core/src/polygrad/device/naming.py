@@ -14,6 +14,7 @@ from ..errors import (
     DeviceUnknown,
     PolygradError,
     did_you_mean,
+    public,
     shown,
 )
 from ..plugin import DevicePlugin, Probe
@@ -56,6 +57,21 @@ def probe(record: Record) -> Probe:
             found = Probe(False, detail=f"its probe raised {type(error).__name__}: {error}")
         record.probe = found
     return record.probe
+
+
+@public
+def available(name: str) -> bool:
+    """Whether a device is installed and works here, whatever its number; asking opens nothing.
+
+    Raises DeviceUnknown for a name that no device has.
+
+    >>> available("interp")
+    True
+    """
+    try:
+        return probe(find(split(name)[0])).ok
+    except DeviceNotInstalled:
+        return False
 
 
 def unavailable(record: Record, detail: str, hint: str, explicit: str = "") -> DeviceUnavailable:

@@ -43,6 +43,16 @@ def get(name: str) -> Device:
     return device
 
 
+def is_open(device: Device) -> bool:
+    """Whether an opened device can be used still: not closed, and not the parent's of this fork."""
+    return _open.get(device.name) is device and not device.forked
+
+
+def usable() -> list[Device]:
+    """The devices that are open in this process."""
+    return [device for device in list(_open.values()) if not device.forked]
+
+
 def _forked_error(device: Device) -> DeviceForked:
     base, index = split(device.name)
     return DeviceForked(

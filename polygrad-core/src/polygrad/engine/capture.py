@@ -36,17 +36,42 @@ class Outside(NamedTuple):
     grad: Any
 
 
-class Capture:
-    """The notes of one capture. `what` names it in messages, such as ``jit of step``."""
+class Asked(NamedTuple):
+    """An expression of number arguments that the graph takes as a variable."""
 
-    def __init__(self, runtime: Runtime, what: str) -> None:
-        self.runtime, self.what = runtime, what
+    expression: Any
+    dtype: DType
+    most: int | None = None  # of a place, which lies between 0 and this
+
+
+class Condition(NamedTuple):
+    """Bounds of a value of the number arguments."""
+
+    value: Callable[[Sequence[Any]], Any]
+    least: Any
+    most: Any
+
+
+def fulfilled(conditions: Sequence[Condition], numbers: Sequence[Any]) -> bool:
+    return all(c.least <= c.value(numbers) <= c.most for c in conditions)
+
+
+class Capture:
+    """The notes of one capture. `what` names it in messages, such as ``jit of step``.
+
+    A `pure` one may run inside of another, and assigns to nothing but what it made itself.
+    """
+
+    def __init__(self, runtime: Runtime, what: str, pure: bool = False) -> None:
+        self.runtime, self.what, self.pure = runtime, what, pure
+        self.outer = active.get() if pure else None
         self.placeholders: set[UOp] = set()
         self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
         self.outside: dict[int, Outside] = {}  # tensors that were there before, by id
         self.made: set[int] = set()  # ids of tensors that the captured function made
-        self.numbers: dict[tuple[Any, DType], tuple[UOp, UOp]] = {}  # (expression, dtype) -> nodes
+        self.numbers: dict[Asked, tuple[UOp, UOp]] = {}  # variables and their nodes
         self.pinned: set[int] = set()  # number arguments whose value Python itself used
+        self.before_calls: list[Callable[[], None]] = []  # what Python does before each call
         self.drawn = 0
         self.draw_nodes: tuple[UOp, UOp, UOp] | None = None
         self.started = _serial()  # leaves with a higher number were made by the captured function
@@ -62,11 +87,15 @@ class Capture:
 
     def symbolic(self, roots: Sequence[UOp]) -> bool:
         """Whether any of `roots` is computed from an argument: it has no value yet."""
-        return any(n in self.placeholders for n in toposort(roots))
+        return any(map(self.given, toposort(roots)))
+
+    def given(self, node: UOp) -> bool:
+        """Whether a node is a placeholder, of a capture around this one too."""
+        return node in self.placeholders or (self.outer is not None and self.outer.given(node))
 
     def depends(self, roots: Sequence[UOp]) -> bool:
         """Whether any of `roots` is computed from an argument or from what was assigned."""
-        return any(n in self.placeholders or n.op is Ops.AFTER for n in toposort(roots))
+        return any(n.op is Ops.AFTER or self.given(n) for n in toposort(roots))
 
     def check(self, roots: Sequence[UOp]) -> None:
         """Refuse to realise what depends on the call."""
@@ -77,7 +106,7 @@ class Capture:
         """Refuse to give Python a value that another call may find changed."""
         for n in toposort((root,)):
             outside = n.op is Ops.VARIABLE or (n.op is Ops.BUFFER and n.arg[0] <= self.started)
-            if outside or n.op is Ops.AFTER or n in self.placeholders:
+            if outside or n.op is Ops.AFTER or self.given(n):
                 raise self.refusal("a tensor's value is read")
 
     def refusal(self, what: str) -> CaptureError:
@@ -113,9 +142,24 @@ class Capture:
 
     def note(self, tensor: Any) -> None:
         """`tensor` is about to be assigned to; it still has its old node."""
+        if self.pure and not self._own(tensor):
+            site = here()
+            raise CaptureError(
+                f"the {self.what} assigns to a tensor of {tensor.dtype.name} {tensor.shape}"
+                f"{f' at {site}' if site else ''}, which it did not make; a function only computes."
+                " Return the new value and assign it outside."
+            )
         self.see(tensor)
         if all(ref() is not tensor for ref, _ in self.assigned):
             self.assigned.append((weakref.ref(tensor), tensor.uop))
+
+    def _own(self, tensor: Any) -> bool:
+        """Whether the captured function made a tensor and the storage it is on, if any."""
+        base = tensor.uop
+        while base.op is Ops.AFTER:
+            base = base.src[0]
+        outside = self.given(base) or (base.op is Ops.BUFFER and base.arg[0] <= self.started)
+        return id(tensor) in self.made and not outside
 
     def made_here(self, node: UOp) -> bool:
         """Whether a node has a leaf that the captured function itself made."""
@@ -137,13 +181,32 @@ class Capture:
         """The node of `dtype` that stands for `number`."""
         if not self.open:
             raise CaptureError(f"a number argument was kept after the {self.what} had ended.")
-        key = (number.expression, dtype)
-        found = self.numbers.get(key)
-        if found is None:
-            made = scalar_variable(f"number{len(self.numbers)}", dtype)
-            found = self.numbers[key] = made
-            self.placeholders.add(made[0])
-        return found[1]
+        key = Asked(number.expression, dtype)
+        if key not in self.numbers:
+            self._put(key, *scalar_variable(f"number{len(self.numbers)}", dtype))
+        return self.numbers[key][1]
+
+    def position(self, number: Number, most: int) -> UOp:
+        """The node of a place from 0 to `most`; a call in which it lies elsewhere does not share
+        this capture."""
+        key = Asked(number.expression, dtypes.index, most)
+        if key not in self.numbers:
+            variable = UOp.variable(f"number{len(self.numbers)}", 0, most)
+            self._put(key, variable, variable)
+        return self.numbers[key][1]
+
+    def _put(self, key: Asked, variable: UOp, node: UOp) -> None:
+        self.numbers[key] = variable, node
+        self.placeholders.add(variable)
+
+    def conditions(self, numbers: Sequence[Any]) -> list[Condition]:
+        """What the number arguments of a call must fulfil to share this capture."""
+        found = []
+        for i in sorted(self.pinned):
+            value = numbers[i].pin() if isinstance(numbers[i], Number) else numbers[i]
+            found.append(Condition(operator.itemgetter(i), value, value))
+        places = [a for a in self.numbers if a.most is not None]
+        return found + [Condition(evaluator(a.expression), 0, a.most) for a in places]
 
     # ---- random draws
 
@@ -169,11 +232,47 @@ def _serial() -> int:
 # ---- numbers
 
 
+def plain(number: Any) -> Any:
+    """The value of this call."""
+    return number.value if isinstance(number, Number) else number
+
+
 def _arguments(expression: Any) -> set[int]:
     kind = expression[0]
     if kind == "argument":
         return {expression[1]}
     return set().union(*(_arguments(e) for e in expression[1:])) if kind != "constant" else set()
+
+
+def _terms(expression: Any) -> dict[Any, int]:
+    """An integer expression as a sum: factor by term, that of None being the constant."""
+    kind = expression[0]
+    if kind == "constant":
+        return {None: expression[1]}
+    if kind == "neg":
+        return _scaled(_terms(expression[1]), -1)
+    if kind in ("+", "-"):
+        total = dict(_terms(expression[1]))
+        for term, factor in _scaled(_terms(expression[2]), 1 if kind == "+" else -1).items():
+            total[term] = total.get(term, 0) + factor
+        return total
+    if kind == "*":
+        for one, other in (expression[1:], expression[:0:-1]):
+            if one[0] == "constant":
+                return _scaled(_terms(other), one[1])
+    return {expression: 1}
+
+
+def _scaled(terms: dict[Any, int], by: int) -> dict[Any, int]:
+    return {term: factor * by for term, factor in terms.items()}
+
+
+def distance(start: Any, stop: Any) -> int | None:
+    """stop - start, if it is the same for all values of the number arguments."""
+    sides = [s.expression if isinstance(s, Number) else ("constant", s) for s in (stop, start)]
+    terms = _terms(("-", *sides))
+    constant = terms.pop(None, 0)
+    return None if any(terms.values()) else constant
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -230,6 +329,17 @@ class Number:
         """The scalar node of `dtype` for this number. Raises ArgumentError if it does not fit."""
         as_scalar(self.value, dtype)
         return self.capture.variable(self, dtype)
+
+    def place(self, n: int) -> UOp | None:
+        """The node of this index of an axis of `n`, from its end if negative; None if outside."""
+        if type(self.value) is not int or not -n <= self.value < n:
+            return None
+        from_start = self._binary("+", self, n) if self.value < 0 else self
+        return self.capture.position(from_start, n - 1)
+
+    def start(self, most: int) -> UOp:
+        """The node of the start of a slice, between 0 and `most`."""
+        return self.capture.position(self, most)
 
     def pin(self) -> int | float:
         """The value of this call, for Python itself."""

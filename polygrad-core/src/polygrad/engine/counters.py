@@ -1,27 +1,61 @@
-"""What the engine has done in this process, for tests and reports.
+"""What the engine has done: one `Counters` per runtime, and the sums of all in this process.
 
-Plain integers that only grow (`live_bytes` is asked of the device floor). Each is written under
-the lock of one runtime; two runtimes that count at the same instant may lose one, which statistics
-can bear.
+Plain integers that only grow. A runtime's are written under its lock, so they are exact; reading
+takes none, so a sum may be of two instants. What can be looked up (bytes in use) is not counted.
+
+| name | counts |
+|---|---|
+| `launches` | kernels started, once for each run of a Plan that has them |
+| `ops` | their arithmetic: adds, multiplications and the like of all elements, an estimate |
+| `bytes_moved` | the bytes of memory they touch, each byte once per kernel, an estimate |
+| `seconds` | what they took, in a Context(TIMING=1) only |
+| `runs` | calls into a device, each of one Plan, and copies between devices |
+| `copies` | whole-buffer copies between devices |
+| `plans_made` | schedules turned into Plans |
+| `plan_hits` | realised graphs whose Plan was known |
+| `kernels_lowered` | kernels that code was generated for |
+| `kernels_compiled` | kernels given to a toolchain |
+| `disk_hits` | modules found in the disk cache |
+| `saved_versions` | old versions copied because a reader of them lives |
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
+from typing import Any
+
 
 class Counters:
-    """What has been counted since the start or the last `reset`."""
+    """What one runtime has counted since it was made, or since the last `reset`."""
 
     __slots__ = (
+        "bytes_moved",
         "copies",
         "disk_hits",
         "kernels_compiled",
         "kernels_lowered",
         "launches",
+        "ops",
         "plan_hits",
         "plans_made",
         "runs",
         "saved_versions",
+        "seconds",
     )
+
+    bytes_moved: int
+    copies: int
+    disk_hits: int
+    kernels_compiled: int
+    kernels_lowered: int
+    launches: int
+    ops: int
+    plan_hits: int
+    plans_made: int
+    runs: int
+    saved_versions: int
+    seconds: float
 
     def __init__(self) -> None:
         self.reset()
@@ -30,19 +64,54 @@ class Counters:
         for name in self.__slots__:
             setattr(self, name, 0)
 
-    def snapshot(self) -> dict[str, int]:
+    def snapshot(self) -> dict[str, Any]:
         """All counters by name, as they are now."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-    copies: int  # whole-buffer copies between devices
-    disk_hits: int  # modules found in the disk cache
-    kernels_compiled: int  # kernels given to a toolchain
-    kernels_lowered: int  # canonical kernels turned into LinearPrograms
-    launches: int  # kernel launches, counted per run of a Plan
-    plan_hits: int  # realised graphs whose Plan was known
-    plans_made: int  # schedules turned into Plans
-    runs: int  # executable calls
-    saved_versions: int  # old versions copied because a reader of them lives
+
+_all: list[Counters] = []  # of runtimes that live
+_ended = Counters()  # sums of those that do not
+_lock = threading.RLock()  # a collection may end a runtime while we are in here
 
 
-counters = Counters()
+def after_fork() -> None:
+    """Another thread may have held the lock while forking."""
+    global _lock
+    _lock = threading.RLock()
+
+
+def made_for(runtime: Any) -> Counters:
+    """New counters for `runtime`. When it goes, what they say stays part of the sums."""
+    counters = Counters()
+    with _lock:
+        _all.append(counters)
+    weakref.finalize(runtime, _end, counters).atexit = False
+    return counters
+
+
+def _end(counters: Counters) -> None:
+    with _lock:
+        _all.remove(counters)
+        for name, value in counters.snapshot().items():
+            setattr(_ended, name, getattr(_ended, name) + value)
+
+
+class Totals:
+    """The sums over all runtimes of this process, the ended ones too, by the same names."""
+
+    def __getattr__(self, name: str) -> Any:
+        with _lock:
+            return sum(getattr(c, name) for c in (_ended, *_all))
+
+    def reset(self) -> None:
+        """Count from 0 again, in every runtime."""
+        with _lock:
+            for counters in (_ended, *_all):
+                counters.reset()
+
+    def snapshot(self) -> dict[str, Any]:
+        """All sums by name."""
+        return {name: getattr(self, name) for name in Counters.__slots__}
+
+
+counters = Totals()

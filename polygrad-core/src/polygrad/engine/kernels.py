@@ -21,7 +21,7 @@ from ..contract import Binary, LinearProgram, Source
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
-from .counters import counters
+from .runtime import current
 
 if TYPE_CHECKING:
     from .diskcache import DiskCache
@@ -78,7 +78,7 @@ class Kernels:
         found = stored.load(cache, self.device, names)
         if found is None:
             return None
-        counters.disk_hits += 1
+        current().counters.disk_hits += 1
         return found[0], self.device.load(found[1])
 
     def _from_source(self, sinks: Sequence[UOp], names: Sequence[str]) -> Made:
@@ -86,7 +86,7 @@ class Kernels:
 
         target = self.device.target
         linear = [compile_kernel(s, target, n) for s, n in zip(sinks, names, strict=True)]
-        counters.kernels_lowered += len(sinks)
+        current().counters.kernels_lowered += len(sinks)
         return linear, build(self.device, linear)
 
 
@@ -104,6 +104,15 @@ def of(device: Device) -> Kernels:
         return found
 
 
+def forget() -> None:
+    """Let go of every kernel that no Plan keeps."""
+    with _table_lock:
+        some = list(_of_device.values())
+    for kernels in some:
+        with kernels.lock:
+            kernels.known.clear()
+
+
 def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any]:
     """Render, compile (or find on disk) and load `programs` as one module."""
     unique = list({p.name: p for p in programs}.values())
@@ -112,18 +121,18 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
         _dump(unique, source)
     cache = _cache_of(device)
     if cache is None:
-        counters.kernels_compiled += len(unique)
+        current().counters.kernels_compiled += len(unique)
         return device.load(device.compiler(source))
     from . import diskcache, stored
 
     key = diskcache.key_of(device, source)
     code = cache.get(key)
     if code is None:
-        counters.kernels_compiled += len(unique)
+        current().counters.kernels_compiled += len(unique)
         binary = device.compiler(source)
         cache.put(key, binary.code)
     else:
-        counters.disk_hits += 1
+        current().counters.disk_hits += 1
         binary = Binary(code, source.entries)
     if binary.entries == source.entries:
         stored.save(cache, device, unique, key, source.entries)

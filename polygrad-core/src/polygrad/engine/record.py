@@ -14,17 +14,16 @@ a new leaf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import device as devices
 from ..contract import Plan
-from ..device.buffer import Buffer
+from ..device.buffer import Buffer, pool_of
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.sizes import exchanged, variables_of
-from .counters import counters
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
@@ -51,13 +50,14 @@ class State:
         self.leaf: Any = _UNSEEN
 
 
-def functional(runtime: Runtime, roots: Sequence[UOp]) -> list[UOp]:
-    """The graph without assignments: an AFTER is the value stored, a realised node is its leaf."""
+def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list[UOp]:
+    """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
+    node whose graph plays no part, such as the leaf of a realised one."""
     new: dict[UOp, UOp] = {}
-    for node in toposort(roots, lambda n: runtime.leaf_of(n) is None):
-        leaf = runtime.leaf_of(node)
-        if leaf is not None:
-            new[node] = leaf
+    for node in toposort(roots, lambda n: known(n) is None):
+        end = known(node)
+        if end is not None:
+            new[node] = end
         elif node.op is Ops.AFTER:
             new[node] = new[node.src[1].src[1]]
         else:
@@ -81,9 +81,11 @@ def make_plan(
     state leaves to the nodes of their new values; all of them are read before any is written.
     """
     runtime = current()
+    if runtime.disposed:
+        raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock:
-        plain = functional(runtime, [*roots, *updates.values()])
+        plain = functional([*roots, *updates.values()], runtime.leaf_of)
         stores = [
             leaf.after(leaf.store(v)) for leaf, v in zip(updates, plain[len(roots) :], strict=True)
         ]
@@ -105,12 +107,14 @@ def make_plan(
             len(slots),
             list(renamed.values()),
         )
-        counters.plans_made += 1
+        runtime.counters.plans_made += 1
         states = [
             _state(runtime, leaf, slots[new[leaf]], leaf in updates, (holders or {}).get(leaf))
             for leaf in held
         ]
-        return Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
+        made = Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
+        runtime.recordings.add(made)
+        return made
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:
@@ -195,17 +199,24 @@ class Recorded:
         runtime = self.runtime
         with runtime.lock:
             self._follow()
-            return self._call([runtime.buffer_of(leaf) for leaf in inputs], variables)
+            of = runtime.buffer_of
+            return self._call([of(leaf) for leaf in inputs], variables)
 
     def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
         own = self._own
-        for i, buffer in enumerate(inputs):
+        for i, buffer in enumerate(inputs) if own else ():
             if id(buffer) in own:  # this call writes over it while it is read
                 inputs = [*inputs[:i], copy_of(buffer), *inputs[i + 1 :]]
         values = (*variables, *self.fixed) if self.fixed else variables
         outputs = (self._run_single if self._single else self._run)(inputs, values)
         self.calls += 1
         return outputs
+
+    def close(self) -> None:
+        """Let go of everything compiled; its runtime is at its end, which frees the memory."""
+        for stage in self.routine.stages:
+            if isinstance(stage, PlanStage):
+                stage.executable, stage.programs = None, {}
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -222,6 +233,8 @@ class Recorded:
 
     def _follow(self) -> None:
         """Find where each state is now, and let readers of what is written keep the old bytes."""
+        if not self._watched and self._epoch == self.runtime.epoch:
+            return
         other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
         if other or self._epoch != self.runtime.epoch:
             self._find_states()
@@ -235,6 +248,8 @@ class Recorded:
     def _find_states(self) -> None:
         """Holders may have other versions than the last call left, and leaves other memory."""
         runtime = self.runtime
+        if runtime.disposed:
+            raise runtime.gone()
         holders = [s.holder for s in self._watched if s.holder is not None]
         pending = [h for h in holders if h.uop.op is not Ops.BUFFER]
         for holder, leaf in zip(pending, realize([h.uop for h in pending]), strict=True):
@@ -304,13 +319,14 @@ class Recorded:
         handles = template.copy()
         for i, number in self._given:
             handles[i] = inputs[number].handle
-        outputs = []
+        owner, outputs = pool_of(stage.device), []
         for i, device, nbytes in self._outputs:
-            buffer = Buffer(device, nbytes)
             if i >= 0:
-                handles[i] = buffer.handle
+                buffer = Buffer.of_pool(owner, nbytes)
+                handles[i] = buffer._handle
+            else:
+                buffer = Buffer(device, nbytes)
             outputs.append(buffer)
         execute(handles, [values[v] for v in self._variables])
-        counters.runs += 1
-        counters.launches += self.routine.launches
+        self.routine.count(runtime.counters)
         return outputs

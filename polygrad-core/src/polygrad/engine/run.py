@@ -20,13 +20,12 @@ from ..device.buffer import Buffer, exchange
 from ..schedule import schedule
 from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
-from .counters import counters
 from .runtime import Runtime, current, install_fork_hook
 from .stages import CopyStage, PlanStage, Routine, assemble, ready
 from .versions import with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
-CODE_SETTINGS = ("POLY_FUSION",)  # what changes generated code
+CODE_SETTINGS = ("POLY_FUSION", "TIMING")  # what changes generated code, or how it is run
 Values = tuple[int | float, ...]
 
 
@@ -101,6 +100,9 @@ class GraphCache:
             self.entries.move_to_end(key)
         return found
 
+    def __len__(self) -> int:
+        return len(self.entries)
+
     def put(self, key: Any, entry: Entry) -> None:
         self.entries[key] = entry
         while len(self.entries) > CAPACITY:
@@ -109,6 +111,8 @@ class GraphCache:
 
 def cache_of(runtime: Runtime) -> GraphCache:
     if runtime.plans is None:
+        if runtime.disposed:
+            raise runtime.gone()
         install_fork_hook()
         runtime.plans = GraphCache()
     found: GraphCache = runtime.plans
@@ -132,7 +136,7 @@ class _Realization:
             entry = self._first(print_)
             cache.put(key, entry)
         else:
-            counters.plan_hits += 1
+            runtime.counters.plan_hits += 1
         routine, values = entry.find(print_.values) or self._general(entry, print_)
         roots = [*self.roots, *[print_.nodes[i] for i in entry.after]]
         loose = frozenset([print_.nodes[i] for i in entry.constant])
@@ -164,7 +168,7 @@ class _Realization:
         planned = schedule(graph.roots, devices.default())
         slots = slots_of(self.runtime, print_.leaves)
         mine = {new: slots[leaf] for new, leaf in zip(graph.leaves, print_.leaves, strict=True)}
-        counters.plans_made += 1
+        self.runtime.counters.plans_made += 1
         return assemble(planned, mine, len(set(slots.values())), graph.variables)
 
     # ---- running
@@ -253,7 +257,7 @@ def copy_of(buffer: Buffer) -> Buffer:
     saved = Buffer(buffer.device, buffer.nbytes)
     where = devices.get(buffer.device)
     where.allocator.copy(saved.handle, buffer.handle, buffer.nbytes, where)
-    counters.saved_versions += 1
+    current().counters.saved_versions += 1
     return saved
 
 
@@ -270,9 +274,7 @@ def run(
     calls = [_call(stage, runtime, buffers, values) for stage in routine.stages]
     for call, arguments in calls:
         call(*arguments)
-    counters.runs += len(calls)
-    counters.launches += routine.launches
-    counters.copies += routine.copies
+    routine.count(runtime.counters)
 
 
 def _call(

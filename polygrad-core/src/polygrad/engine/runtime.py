@@ -1,12 +1,16 @@
 """The runtime: what is bound to which memory, and whose turn it is.
 
-A `Runtime` owns one lock, a weak side table from nodes to memory, scratch arenas and the Plans it
-has made. Most programs use the process's default one; `use(runtime)` puts another in its place for
-the current thread or task.
+A `Runtime` owns one lock, a weak side table from nodes to memory, scratch arenas, the Plans it has
+made, a generator of random numbers and what it counts. Most programs use the process's default one;
+`use(runtime)` puts another in its place for the current thread or task, with its settings. Devices
+and compiled kernels are shared by all.
 
 The side table has two parts. A BUFFER leaf is bound to a `Buffer`; any other node that was
 realised is bound to the leaf that holds its value, and to the scheduler it is that leaf from then
 on. Both entries go when their node goes: nobody but the user's tensors keeps memory alive.
+
+`dispose` frees all of it at once. What is left refuses: the tables are empty then, so only lookups
+that fail have to ask why.
 """
 
 from __future__ import annotations
@@ -15,46 +19,30 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol
 
-from ..device.buffer import Buffer
+from .. import settings
+from ..device.buffer import Buffer, pools
 from ..dtype import DType, canonical, dtypes
-from ..errors import CaptureError, StateError
+from ..errors import CaptureError, StateError, public
 from ..plugin import Device
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp
 from .capture import Capture, active
+from .counters import after_fork, made_for
+from .owner import explicit, mixed
 from .random import Draws
+from .weak import WeakTable
 
-V = TypeVar("V")
+Parts = tuple[Ops, DType, tuple[UOp, ...], Any]  # what a node is made of
 
 
-class WeakTable(Generic[V]):
-    """Node -> value, held while the node lives. Keyed by address: a lookup is on the hot path."""
+class Closable(Protocol):
+    """Something compiled that can let go of what it holds."""
 
-    __slots__ = ("items",)
-
-    def __init__(self) -> None:
-        self.items: dict[int, tuple[V, weakref.ref[UOp]]] = {}
-
-    def get(self, node: UOp) -> V | None:
-        found = self.items.get(id(node))
-        return None if found is None else found[0]
-
-    def set(self, node: UOp, value: V) -> None:
-        key, items = id(node), self.items
-        # The callback runs before the address can be used again.
-        items[key] = (value, weakref.ref(node, lambda _: items.pop(key, None)))
-
-    def pop(self, node: UOp) -> V | None:
-        found = self.items.pop(id(node), None)
-        return None if found is None else found[0]
-
-    def __len__(self) -> int:
-        return len(self.items)
+    def close(self) -> None: ...
 
 
 class Arena:
@@ -79,6 +67,11 @@ class Arena:
             grown.handle  # noqa: B018  (allocates now)
             self.buffer = grown
 
+    def release(self) -> None:
+        """Give the memory back; the next call takes new."""
+        self.buffer = None
+        self.generation += 1
+
     @property
     def handle(self) -> Any:
         return None if self.buffer is None else self.buffer.handle
@@ -87,22 +80,34 @@ class Arena:
 class Runtime:
     """One owner of tensors. All methods may be called from any thread."""
 
-    def __init__(self, name: str = "default") -> None:
+    def __init__(self, name: str = "default", values: Mapping[str, Any] | None = None) -> None:
         self.name = name
+        self.settings = dict(values or {})  # what `use` sets beside
         self.lock = threading.RLock()
         self.epoch = 0  # changes whenever a living leaf may have got other memory
         self.draws = Draws()
+        self.counters = made_for(self)
+        self.disposed = False
         self.plans: Any = None  # the graph cache, made by run.py at first use
+        self.recordings: weakref.WeakSet[Closable] = weakref.WeakSet()  # what make_plan made
         self._buffers: WeakTable[Buffer] = WeakTable()
         self._realized: WeakTable[UOp] = WeakTable()
         self._scalars: WeakTable[int | float] = WeakTable()
+        # Leaf -> the parts of the node that computed it, if that is kept. Not the node: while it
+        # lives it holds its leaf.
+        self.graphs: WeakTable[Parts] = WeakTable()
         self._arenas: dict[str, Arena] = {}
         _living.add(self)
+
+    def __repr__(self) -> str:
+        return f"Runtime({self.name!r})"
 
     # ---- the side table
 
     def bind(self, leaf: UOp, buffer: Buffer) -> None:
         """From now on `leaf` (a BUFFER) stands for the bytes of `buffer`."""
+        if self.disposed:
+            raise self.gone()
         self._buffers.set(leaf, buffer)
 
     def rebind(self, leaf: UOp, buffer: Buffer) -> None:
@@ -125,10 +130,28 @@ class Runtime:
         capture = self.capturing
         if capture is not None and leaf in capture.placeholders:
             raise capture.refusal("its value is needed")
+        self._refuse_others(self._buffers, leaf)
         raise StateError(
             f"a tensor of shape {leaf.shape} on {leaf.arg[2]!r} has no memory in the runtime"
-            f" {self.name!r}: it belongs to another runtime, or to a capture that has ended."
+            f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
+
+    def read(self, leaf: UOp, nbytes: int | None = None) -> memoryview:
+        """A copy of the bytes of a leaf, or of the first; StateError if it has none."""
+        if self is _default:
+            return self.buffer_of(leaf).read(nbytes)
+        with self.lock:  # `dispose`, of which the default runtime knows nothing, waits
+            return self.buffer_of(leaf).read(nbytes)
+
+    def _refuse_others(self, table: WeakTable[Any], node: UOp) -> None:
+        """Raise what explains that a node is not in `table`, if another runtime or the end of this
+        one does."""
+        if self.disposed:
+            raise self.gone()
+        others = [r for r in list(_living) if r is not self]
+        for other in others:
+            if node in (other._buffers if table is self._buffers else other._scalars):
+                raise mixed(self.owner, other.owner)
 
     def settle(self, node: UOp, leaf: UOp) -> None:
         """Note that `leaf` holds the value of `node`."""
@@ -157,6 +180,7 @@ class Runtime:
         other."""
         found = self._scalars.get(variable) if len(variable.arg) == 3 else variable.arg[3]
         if found is None:
+            self._refuse_others(self._scalars, variable)
             name = variable.arg[0]
             raise StateError(f"the variable {name!r} has no value: bind one, as {name}.bind(5).")
         return found
@@ -181,8 +205,99 @@ class Runtime:
         """The scratch memory of an opened device."""
         found = self._arenas.get(device.name)
         if found is None or found.device is not device:
+            if self.disposed:
+                raise self.gone()
             found = self._arenas[device.name] = Arena(device)
         return found
+
+    # ---- what it holds, and its end
+
+    @property
+    def owner(self) -> Runtime | None:
+        """This runtime as tensors name their owner: None for the default one."""
+        return None if self is _default else self
+
+    def gone(self) -> StateError:
+        """The error of whatever is used after `dispose`."""
+        return StateError(
+            f"the runtime {self.name!r} was disposed, and with it every tensor, Model and compiled"
+            " function of it. Make another with polygrad.create()."
+        )
+
+    def buffers(self) -> list[Buffer]:
+        """Every Buffer that has memory now: of tensors, and scratch."""
+        bound = [buffer for buffer, _ in list(self._buffers.items.values())]
+        scratch = [arena.buffer for arena in list(self._arenas.values())]
+        unique = {id(b): b for b in (*bound, *scratch) if b is not None and b.allocated}
+        return list(unique.values())
+
+    @public
+    def stats(self) -> dict[str, int | float]:
+        """What this runtime has done since it was made, or `reset_counters`, and what it holds.
+
+        The counts are those of `polygrad.stats()`; `mem_used` are bytes of its tensors and scratch
+        memory, `plans` the graphs whose Plans it keeps, `tensors` the arrays that have memory.
+        """
+        held = self.buffers()
+        return {
+            **self.counters.snapshot(),
+            "mem_used": sum(b.nbytes for b in held),
+            "plans": 0 if self.plans is None else len(self.plans),
+            "tensors": len(self._buffers),
+        }
+
+    @public
+    def reset_counters(self) -> None:
+        """Count from 0 again. What is held (`mem_used`, `plans`, `tensors`) is not counted but
+        looked up, so it stays."""
+        self.counters.reset()
+
+    @public
+    def clear_schedule_cache(self) -> None:
+        """Forget the Plans of realised graphs; they are made again when they are met again.
+
+        Compiled functions and Models keep theirs. Not for every step: a Plan costs milliseconds.
+        """
+        with self.lock:
+            self.plans = None
+
+    @public
+    def collect(self) -> None:
+        """Give back what nobody uses: garbage of Python's, scratch memory, and freed memory that
+        devices keep for the next tensors. For moments of rest; living tensors keep theirs."""
+        import gc
+
+        gc.collect()
+        with self.lock:
+            for arena in self._arenas.values():
+                arena.release()
+        for pool in pools():
+            pool.trim()
+
+    @public
+    def dispose(self) -> None:
+        """Free all memory and everything compiled. Whatever of it is used later raises StateError;
+        a second call does nothing."""
+        if self is _default:
+            raise StateError(
+                "the default runtime lasts as long as the process; collect() gives back what is"
+                " not in use."
+            )
+        with self.lock:
+            if self.disposed:
+                return
+            self.disposed = True
+            self._close(self.buffers())
+
+    def _close(self, held: Iterable[Buffer]) -> None:
+        for recording in list(self.recordings):
+            recording.close()
+        self.plans = None
+        self._arenas, self._buffers, self._realized = {}, WeakTable(), WeakTable()
+        self._scalars, self.graphs = WeakTable(), WeakTable()
+        self.epoch += 1  # compiled functions look for their state again, and do not find it
+        for buffer in held:
+            buffer.release()
 
     # ---- captures
 
@@ -194,8 +309,8 @@ class Runtime:
 
     @contextmanager
     def capture(self, capture: Capture) -> Iterator[Capture]:
-        """Make `capture` the current one. A capture inside a capture is refused."""
-        if active.get() is not None:
+        """Make `capture` the current one. Inside of another only a pure one may start."""
+        if active.get() is not None and not capture.pure:
             raise CaptureError("a capture cannot start inside another capture.")
         token = active.set(capture)
         try:
@@ -205,24 +320,45 @@ class Runtime:
 
 
 _serials = itertools.count()  # scalars are told apart by name
-_current: ContextVar[Runtime | None] = ContextVar("polygrad_runtime", default=None)
 _living: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default = Runtime()
 
 
 def current() -> Runtime:
     """The runtime of this thread or task: the innermost `use`, else the process's."""
-    return _current.get() or _default
+    return explicit.get() or _default
 
 
-@contextmanager
-def use(runtime: Runtime) -> Iterator[Runtime]:
-    """Make `runtime` the current one inside a `with` block."""
-    token = _current.set(runtime)
-    try:
-        yield runtime
-    finally:
-        _current.reset(token)
+def owned_by(owner: Runtime | None) -> Runtime:
+    """The runtime that a tensor's `_owner` stands for."""
+    return owner or _default
+
+
+class use:
+    """`with use(runtime):` makes it the current one inside the block, with its settings.
+
+    A Context inside the block has the last word. Raises StateError if `runtime` was disposed.
+    """
+
+    __slots__ = ("_before", "_overrides", "runtime")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def __enter__(self) -> Runtime:
+        runtime, left = self.runtime, current()
+        if runtime.disposed:
+            raise runtime.gone()
+        self._overrides: Any = None
+        if runtime is not left and (runtime.settings or left.settings):
+            self._overrides = settings.exchange(runtime.settings)
+        self._before = explicit.set(runtime.owner)
+        return runtime
+
+    def __exit__(self, *_: object) -> None:
+        explicit.reset(self._before)
+        if self._overrides is not None:
+            settings.restore(self._overrides)
 
 
 def bind(leaf: UOp, buffer: Buffer) -> None:
@@ -246,6 +382,7 @@ _hooked = False
 
 def _after_fork() -> None:
     """Another thread may have held a lock while forking: nobody would release it in the child."""
+    after_fork()
     for runtime in list(_living):
         runtime.lock = threading.RLock()
         runtime.epoch += 1

@@ -9,9 +9,11 @@ which runs by one call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from .. import device as devices
+from .. import settings
 from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
 from ..device.buffer import pool
 from ..dtype import DType, dtypes
@@ -21,6 +23,7 @@ from ..schedule import CopyItem, KernelItem, Schedule
 from ..uop.ops import UOp
 from ..uop.sizes import capacity
 from . import kernels
+from .counters import Counters
 from .memory import Access, Lifetime, dependencies, place
 from .runtime import Runtime
 
@@ -50,6 +53,7 @@ class PlanStage:
         "generation",
         "plan",
         "programs",
+        "timed",
         "variables",
     )
 
@@ -63,6 +67,7 @@ class PlanStage:
     ) -> None:
         self.device, self.plan, self.programs = device, plan, programs
         self.externals, self.variables = externals, variables
+        self.timed = bool(settings.get("TIMING"))
         self.executable: Any = None
         self.generation = -1  # of the arena that `executable` was prepared for
 
@@ -83,11 +88,14 @@ class Routine:
     """
 
     __slots__ = (
+        "bytes_moved",
+        "calls",
         "copies",
         "fresh",
         "in_place",
         "inputs",
         "launches",
+        "ops",
         "results",
         "stages",
         "variables",
@@ -107,8 +115,19 @@ class Routine:
         self.results, self.writes, self.variables = results, writes, variables
         self.in_place = frozenset(old for old, new in writes if old == new)
         plans = [s.plan for s in stages if isinstance(s, PlanStage)]
-        self.launches = sum(isinstance(s, Launch) for p in plans for s in p.steps)
-        self.copies = len(stages) - len(plans)
+        launched = [p.programs[s.program] for p in plans for s in p.steps if isinstance(s, Launch)]
+        self.launches = len(launched)
+        self.ops = sum(program.flops for program in launched)
+        self.bytes_moved = sum(program.bytes for program in launched)
+        self.calls, self.copies = len(stages), len(stages) - len(plans)
+
+    def count(self, counters: Counters) -> None:
+        """Note one run."""
+        counters.runs += self.calls
+        counters.launches += self.launches
+        counters.ops += self.ops
+        counters.bytes_moved += self.bytes_moved
+        counters.copies += self.copies
 
     @property
     def usable(self) -> bool:
@@ -331,14 +350,29 @@ def _width(dtype: DType) -> int:
 def ready(stage: PlanStage, runtime: Runtime) -> Any:
     """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
     device, plan = stage.device, stage.plan
-    if devices.get(device.name) is not device:
+    if not devices.is_open(device) and devices.get(device.name) is not device:
         raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
+    if not plan.arena_bytes and stage.executable is not None:
+        return stage.executable
     arena = runtime.arena(device)
     arena.reserve(plan.arena_bytes)
     if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
-        stage.executable = _prepared(stage, arena.handle if plan.arena_bytes else None)
+        made = _prepared(stage, arena.handle if plan.arena_bytes else None)
+        stage.executable = _timed(made, device, runtime.counters) if stage.timed else made
         stage.generation = arena.generation
     return stage.executable
+
+
+def _timed(executable: Any, device: Device, counters: Counters) -> Any:
+    """`executable`, with its time counted."""
+
+    def call(handles: Sequence[Any], variables: Sequence[int | float]) -> None:
+        start = perf_counter()
+        executable(handles, variables)
+        device.synchronize()
+        counters.seconds += perf_counter() - start
+
+    return call
 
 
 def _prepared(stage: PlanStage, arena: Any) -> Any:

@@ -22,6 +22,8 @@ NAMES: Final[Mapping[DType, str]] = {
     dtypes.bool: "BOOL", dtypes.int8: "I8", dtypes.uint8: "U8",
     dtypes.int16: "I16", dtypes.uint16: "U16", dtypes.int32: "I32", dtypes.uint32: "U32",
     dtypes.int64: "I64", dtypes.uint64: "U64",
+    dtypes.float8_e4m3fn: "F8_E4M3", dtypes.float8_e5m2: "F8_E5M2",
+    dtypes.float8_e4m3fnuz: "F8_E4M3FNUZ", dtypes.float8_e5m2fnuz: "F8_E5M2FNUZ",
     dtypes.float16: "F16", dtypes.bfloat16: "BF16", dtypes.float32: "F32", dtypes.float64: "F64",
 }  # fmt: skip
 DTYPES: Final[Mapping[str, DType]] = {name: dtype for dtype, name in NAMES.items()}

@@ -266,7 +266,7 @@ class _Entry:
     def __call__(self, outputs: Mapping[str, UOp | None], targets: bool = False) -> Entrypoint:
         nodes = {n: u for n, u in outputs.items() if u is not None}
         roots = [*nodes.values(), *self.writes.values()]
-        plain = functional(self.run.runtime, roots)
+        plain = functional(roots, self.run.runtime.leaf_of)
         plain = substitute_all(plain, self._frozen(plain))
         count = len(nodes)
         names = self.run.inputs + (self.run.targets if targets else ())

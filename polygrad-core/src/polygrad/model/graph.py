@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
 from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
-from ..gradient import FUNCTIONS
+from ..gradient import FUNCTIONS, Function
 from ..uop import spec
 from ..uop.kernel import LIBRARY, KernelCall, Output
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, toposort
@@ -131,10 +131,11 @@ def _nothing(value: Any, rank: int) -> None:
         raise _Bad
 
 
-def _value_of(value: Any, rank: int) -> tuple[str, int, int]:
+def _value_of(value: Any, rank: int) -> Function:
     if not isinstance(value, list) or len(value) != 3 or value[0] not in list(FUNCTIONS):
         raise _Bad
-    return (value[0], *_naturals(value[1:], 2))
+    which, total = _naturals(value[1:], 2)
+    return Function(value[0], which, total)
 
 
 def _kernel(value: Any, rank: int) -> KernelCall:
@@ -277,6 +278,8 @@ def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -
         argument = [u.arg[0].name, u.arg[1]]
     elif u.op is Ops.KERNEL:
         argument = _kernel_text(u, where)
+    elif u.op is Ops.FUNCTION:
+        argument = u.arg[:3]
     elif u.op not in _RULES:
         raise StateError(f"a bundle cannot hold the operation {u.op.name}{where}.")
     node = [u.op.name, u.dtype.name, [number[s] for s in u.src]]

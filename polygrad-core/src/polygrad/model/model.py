@@ -135,9 +135,10 @@ class Model(Trainable):
                 check_shape(what, info.shape, own[name].spec)
                 if info.dtype is not own[name].spec.dtype:
                     raise ArgumentError(f"{what} is {info.dtype.name}, not {own[name].spec}.")
-            values = {
-                i.name: from_bytes(v, i.dtype, i.shape, self.device) for i, v in st.walk(file)
-            }
+            with use(self.runtime):
+                values = {
+                    i.name: from_bytes(v, i.dtype, i.shape, self.device) for i, v in st.walk(file)
+                }
         self.load_state_dict(values, strict=False)
 
     # ---- what it is
@@ -275,6 +276,8 @@ class Model(Trainable):
         self._disposed = True
         self._plans, self._trainer = {}, None
         self.captured = Captured({})
+
+    free = dispose
 
 
 def _own_generator(runtime: Runtime) -> tuple[int, int]:

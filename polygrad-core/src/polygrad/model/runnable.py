@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..device.buffer import Buffer, with_room
+from ..device.buffer import Buffer, pool, with_room
 from ..engine import Recorded, Runtime, make_plan, use
+from ..engine.owner import mixed
 from ..engine.random import Draws
 from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
-from ..tensor.base import leaf as make_leaf
-from ..uop.ops import UOp
-from ..uop.sizes import rebound, variables_in
+from ..tensor.base import away, replayed
+from ..tensor.host import array_of
+from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import actual, rebound, variables_in
 from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
 from .signature import (
@@ -94,11 +96,10 @@ class Runnable:
             made = plan(buffers, self._numbers(entry, sizes))
             if not readback:
                 return Outputs()
+            tensors = any(isinstance(v, Tensor) for v in given.values())
+            give = self._tensor if tensors else _array
             pairs = zip(entry.outputs.items(), made, strict=True)
-            outputs = Outputs({n: self._tensor(b, _spec(u, sizes)) for (n, u), b in pairs})
-            if any(isinstance(v, Tensor) for v in given.values()):
-                return outputs
-            return Outputs({n: t.numpy() for n, t in outputs.items()})
+            return Outputs({n: give(b, _spec(u, sizes)) for (n, u), b in pairs})
 
     def _entrypoint(self, name: str) -> Entrypoint:
         self._check_alive()
@@ -151,22 +152,27 @@ class Runnable:
         spec = self.specs[name]
         if isinstance(value, Tensor):
             label = f"{what}: {name!r}"
+            if away(value):
+                raise mixed(self.runtime.owner, value.runtime.owner)
             check_shape(label, value.shape, spec, sizes)
             check_dtype(label, value.dtype, spec)
+            node = value.uop
+            if node.op is Ops.BUFFER and node.dtype is spec.dtype and node.arg[2] == self.device:
+                return with_room(self.runtime.buffer_of(node), spec.nbytes)
             ready = value.cast(spec.dtype).to(self.device).realize()
             leaf = self.runtime.leaf_of(ready.uop)
             assert leaf is not None
             return with_room(self.runtime.buffer_of(leaf), spec.nbytes)
         view, shape = host_array(f"{what}: {name!r}", value, spec.dtype)
         check_shape(f"{what}: {name!r}", shape, spec, sizes)
-        buffer = Buffer(self.device, spec.nbytes)
+        buffer = Buffer.of_pool(pool(self.device), spec.nbytes)
         buffer.write(view)
         return buffer
 
     def _tensor(self, buffer: Buffer, spec: Spec) -> Tensor:
         node = UOp.buffer(spec.dtype, spec.shape, self.device)
         self.runtime.bind(node, buffer)
-        return make_leaf(node, self.device, False)
+        return replayed(node, self.device, self.runtime.owner)
 
     def _check_alive(self) -> None:
         if self._disposed:
@@ -176,6 +182,11 @@ class Runnable:
 def _spec(u: UOp, sizes: Values) -> Spec:
     """What an output of a call is."""
     return Spec(tuple([rebound(n, sizes) for n in u.shape]) if sizes else u.shape, u.dtype)
+
+
+def _array(buffer: Buffer, spec: Spec) -> Any:
+    shape = actual(spec.shape)
+    return array_of(buffer.read(size(shape) * spec.dtype.itemsize), spec.dtype, shape)
 
 
 def mapping(inputs: Any) -> Mapping[str, Any]:

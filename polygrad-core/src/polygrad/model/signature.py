@@ -26,6 +26,7 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
+from ..tensor.store import read
 from ..uop.ops import UOp
 from ..uop.sizes import Size, Variable, actual, capacity, opened, unbound, variables_in
 
@@ -178,7 +179,7 @@ def host_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[i
     if isinstance(value, Tensor):
         check_dtype(what, value.dtype, Spec((), dtype))
         return bytes_of(value.cast(dtype)), tuple(value.shape)
-    if hasattr(value, "__array_interface__") and dtype is not dtypes.bfloat16:
+    if hasattr(value, "__array_interface__") and (dtype.format or not dtype.is_float):
         return _numpy_array(what, value, dtype)
     try:
         tensor = Tensor(value)
@@ -198,15 +199,22 @@ def _check_range(what: str, low: int, high: int, dtype: DType) -> None:
         raise ArgumentError(f"{what}: {wrong} does not fit {dtype.name}.")
 
 
+_KNOWN: dict[Any, DType] = {}  # by numpy's dtype
+
+
 def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[int, ...]]:
     import numpy as np
 
     array = np.asarray(value)
-    found = _dtype(what, array.dtype)
-    check_dtype(what, found, Spec((), dtype))
-    if found.is_int and found is not dtype and array.size:
-        _check_range(what, int(array.min()), int(array.max()), dtype)
-    ready = np.ascontiguousarray(array, dtype=dtype.name)
+    found = _KNOWN.get(array.dtype)
+    if found is None:  # numpy takes its time to name a dtype
+        found = _KNOWN[array.dtype] = _dtype(what, array.dtype)
+    if found is not dtype:
+        check_dtype(what, found, Spec((), dtype))
+        if found.is_int and array.size:
+            _check_range(what, int(array.min()), int(array.max()), dtype)
+    as_it_is = found is dtype and array.flags.c_contiguous and array.dtype.isnative
+    ready = array if as_it_is else np.ascontiguousarray(array, dtype=dtype.name)
     return memoryview(
         ready.reshape(-1).view(np.uint8).data
     ), array.shape  # 0-d arrays become 1-d there
@@ -214,5 +222,4 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """The row-major bytes of a Tensor, computed if need be."""
-    view = tensor.data()
-    return view.cast("B") if view.nbytes else memoryview(b"")
+    return read(tensor)

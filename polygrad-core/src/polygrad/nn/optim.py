@@ -11,10 +11,12 @@ Without parameters an optimizer is a description, which `Model.fit` and `bind` c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from .. import settings
 from ..dtype import dtypes
+from ..engine.capture import active as capturing
 from ..errors import (
     ArgumentError,
     GradientError,
@@ -26,7 +28,8 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
-from ..tensor.store import realize
+from ..tensor.base import away, one_owner
+from ..tensor.store import inside, realize
 from . import lr as lr_module
 
 Update = tuple[Tensor, Tensor]  # what is assigned to, and what
@@ -43,8 +46,8 @@ class Optimizer:
         self.schedule = lr = lr_module.checked(lr)
         self.steps = 0
         _check_numbers(self, options)
-        self._set_rate(lr_module.resolve(lr, 1))
         self.params: list[Tensor] = []
+        self._set_rate(lr_module.resolve(lr, 1))
         self.state: dict[str, Tensor] = {}
         if params is not None:
             self.bind(params)
@@ -62,8 +65,15 @@ class Optimizer:
         for p in self.params:
             if not p.dtype.is_float:
                 raise ArgumentError(f"{self.name} cannot train a tensor of {p.dtype.name}.")
-        self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
+        with self._home():
+            self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
+            if away(self.lr):
+                self._set_rate(lr_module.resolve(self.schedule, self.steps + 1))
         return self
+
+    def _home(self) -> AbstractContextManager[Any]:
+        """A block in the runtime of the parameters, which all have the same."""
+        return inside(one_owner(self.params))
 
     # ---- what each optimizer says
 
@@ -101,16 +111,34 @@ class Optimizer:
                     f"{self.name}.step(): parameter {i} has shape {p.shape}, its gradient"
                     f" {g.shape}."
                 )
-        self.steps += 1
-        self._follow_schedule()
-        return [t.assign(value.detach()) for t, value in self.updates(gradients)]
+        capture = capturing.get()
+        if capture is None:
+            self._advance()
+        else:  # each call of what is being compiled is a step
+            capture.before_calls.append(self._advance)
+        with self._home():
+            return [t.assign(value.detach()) for t, value in self.updates(gradients)]
 
     def zero_grad(self) -> None:
         """Forget the gradients of the parameters."""
         for p in self.params:
             p.grad = None
 
-    def _follow_schedule(self) -> None:
+    @property
+    def lr(self) -> Any:
+        """The rate of this step, a tensor of one element. Set to a number or a schedule it is as
+        `set_schedule`."""
+        return self.__dict__["lr"]
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self.__dict__["lr"] = value
+        else:
+            self.set_schedule(value)
+
+    def _advance(self) -> None:
+        self.steps += 1
         if not isinstance(self.schedule, (int, float)):
             self._set_rate(lr_module.resolve(self.schedule, self.steps))
 
@@ -121,7 +149,12 @@ class Optimizer:
         self.schedule = lr
 
     def _set_rate(self, rate: float) -> None:
-        self.lr = Tensor([rate], requires_grad=False)  # leaves are alike: the same kernels serve
+        with self._home():  # leaves are alike: the same kernels serve
+            new = Tensor([rate], requires_grad=False)
+            if "lr" in self.__dict__ and not away(self.lr):
+                self.lr.replace(new)  # what was compiled with it follows
+            else:
+                self.lr = new
 
     def __repr__(self) -> str:
         shown = [f"lr={self.schedule}", *(f"{k}={v}" for k, v in self.config.items())]

@@ -16,7 +16,8 @@ from ..errors import ArgumentError, ShapeError, did_you_mean, is_ours, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..tensor import Tensor
-from ..tensor.store import new_leaf
+from ..tensor.base import one_owner
+from ..tensor.store import inside, new_leaf, read
 from ..tensor.store import realize as realize_all
 
 
@@ -109,8 +110,9 @@ def load_state_dict(
     own = get_state_dict(obj)
     if strict:
         check_names("load_state_dict", own, state_dict, strict=True)
-    pairs = [(name, t, _value(name, t, state_dict[name])) for name, t in own.items()
-             if name in state_dict]  # fmt: skip
+    wanted = {name: t for name, t in own.items() if name in state_dict}
+    with inside(one_owner(wanted.values())):
+        pairs = [(name, t, _value(name, t, state_dict[name])) for name, t in wanted.items()]
     done: set[int] = set()
     for name, target, value in pairs:
         if id(target) not in done:
@@ -148,6 +150,7 @@ def _more(names: list[str]) -> str:
 
 def _value(name: str, target: Tensor, given: Any) -> Tensor:
     value = given if isinstance(given, Tensor) else Tensor(given)
+    one_owner((target, value))
     if value.shape != target.shape:
         raise ShapeError(
             f"load_state_dict: {name!r} has shape {target.shape}, the value {value.shape}."
@@ -165,7 +168,7 @@ def safe_save(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write named Tensors to a .safetensors file, atomically."""
-    specs = {name: TensorSpec(t.dtype, t.shape, t.data()) for name, t in tensors.items()}
+    specs = {name: TensorSpec(t.dtype, t.shape, read(t)) for name, t in tensors.items()}
     with atomic(path) as file:
         for chunk in st.plan(specs, metadata):
             file.write(chunk)

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..dtype import DType, dtypes
+from ..dtype import TENSOR_DTYPES, DType, dtypes
 from ..errors import ArgumentError
-from ..uop.ops import COMPARISONS, MOVEMENT, Ops, UOp
+from ..uop.ops import MOVEMENT, Ops, UOp
 from ..uop.provenance import hand_on
 from ..uop.rewrite import rebuild, substitute
 from ..uop.sizes import exchanged, mapped, sized, sizes_of, two_values
+from .moving import both, covered, put, taken, uniform
 
 Number = int | float
 CONSTANT = -1  # in place of an axis
@@ -202,10 +203,10 @@ def _pad(node: UOp, found: _Found) -> Any:
     return (Ops.PAD, tuple(what), found.numbers[node.src[0]])
 
 
-def _kernel(node: UOp, found: _Found) -> Any:
-    """A kernel's gradient plays no part: it may be new at each call, and hold tensors."""
+def _call(node: UOp, found: _Found) -> Any:
+    """A gradient of its own plays no part: it may be new at each call, and hold tensors."""
     numbers = [found.numbers[s] for s in node.src]
-    return (Ops.KERNEL, node.dtype, node.arg._replace(gradient=None), *numbers)
+    return (node.op, node.dtype, node.arg._replace(gradient=None), *numbers)
 
 
 _SPECIAL: Mapping[Ops, Callable[[UOp, _Found], Any]] = {
@@ -214,7 +215,8 @@ _SPECIAL: Mapping[Ops, Callable[[UOp, _Found], Any]] = {
     Ops.UNIQUE: _unique,
     Ops.SHRINK: _shrink,
     Ops.PAD: _pad,
-    Ops.KERNEL: _kernel,
+    Ops.KERNEL: _call,
+    Ops.FUNCTION: _call,
 }
 _SIZED = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.IOTA, Ops.SHRINK, Ops.PAD})
 _FOLDING = frozenset({0.0, 1.0, -1.0, float("inf"), float("-inf")})
@@ -302,47 +304,28 @@ def _filled_shrink(node: UOp, src: tuple[UOp, ...], open_: Open, names: dict[str
         count, step = node.shape[axis], node.arg[axis][2]
         start = UOp.variable(name, 0, room(node.src[0].shape[axis], count, step))
         names[name] = start
-        x = x.gather(_op(Ops.ADD, _line(count, step), start.broadcast_to((count,))), axis)
+        x = taken(x, axis, start, count, step)
     return x
 
 
 def _filled_pad(node: UOp, src: tuple[UOp, ...], open_: Open, names: dict[str, UOp]) -> UOp:
-    """A gather with positions outside, which give 0; a constant needs no memory: a choice."""
+    """A part that is put there; a constant needs no memory: a choice."""
     x = src[0]
     varying = {axis for axis, _ in open_}
     x = x.pad([(0, 0, 0) if a in varying else p for a, p in enumerate(node.arg)])
-    base = x
-    while base.op in MOVEMENT and base.op is not Ops.PAD:
-        base = base.src[0]
+    same = uniform(x)
     inside: UOp | None = None
     for axis, name in open_:
         n, total = x.shape[axis], node.shape[axis]
-        before = UOp.variable(name, 0, total - node.src[0].shape[axis])
-        names[name] = before
-        place = _op(Ops.SUB, _line(total, 1), before.broadcast_to((total,)))
-        if base.op is not Ops.CONST:
-            x = x.gather(place, axis)
-            continue
-        first, end = (UOp.index(i).broadcast_to((total,)) for i in (0, n))
-        here = _op(Ops.AND, _op(Ops.CMPLE, first, place), _op(Ops.CMPLT, place, end))
-        shape = tuple(total if a == axis else 1 for a in range(len(node.shape)))
-        here = here.reshape(shape).expand(node.shape)
-        inside = here if inside is None else _op(Ops.AND, inside, here)
-    if inside is None:
+        before = names[name] = UOp.variable(name, 0, total - node.src[0].shape[axis])
+        if same is None:
+            x = put(x, axis, before, total)
+        else:
+            inside = both(inside, covered(node.shape, axis, before, n))
+    if same is None or inside is None:
         return x
-    values = (base.broadcast_to(node.shape), UOp.const(node.dtype, 0).broadcast_to(node.shape))
+    values = (same.broadcast_to(node.shape), UOp.const(node.dtype, 0).broadcast_to(node.shape))
     return UOp(Ops.WHERE, node.dtype, (inside, *values))
-
-
-def _line(count: int, step: int) -> UOp:
-    """0, step, 2·step, …"""
-    line = UOp.iota(count, dtypes.index)
-    return line if step == 1 else _op(Ops.MUL, line, UOp.index(step).broadcast_to((count,)))
-
-
-def _op(op: Ops, a: UOp, b: UOp) -> UOp:
-    """A node as it is: the smart constructor's normal form of indices is for scalars."""
-    return UOp(op, dtypes.bool if op in COMPARISONS else a.dtype, (a, b))
 
 
 _FILLED: Mapping[Ops, Callable[[UOp, tuple[UOp, ...], Open, dict[str, UOp]], UOp]] = {
@@ -352,8 +335,7 @@ _FILLED: Mapping[Ops, Callable[[UOp, tuple[UOp, ...], Open, dict[str, UOp]], UOp
 }
 
 _CARRIERS: Mapping[DType, DType] = {  # narrow scalars travel in a type that every machine passes
-    dtypes.float16: dtypes.float32,
-    dtypes.bfloat16: dtypes.float32,
+    **{d: d.arithmetic for d in TENSOR_DTYPES.values() if d.is_narrow},
     dtypes.int8: dtypes.int32,
     dtypes.int16: dtypes.int32,
     dtypes.uint8: dtypes.int32,

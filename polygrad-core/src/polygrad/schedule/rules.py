@@ -18,6 +18,7 @@ from .packing import packed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
+DEEP: Final = 1 << 22  # elements of one result: float32 stops counting at 2^24
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
 _WHOLE: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.COPY, Ops.KERNEL})  # these read buffers
@@ -51,7 +52,8 @@ def _memory(node: UOp) -> UOp:
 def _split_long(node: UOp) -> UOp:
     x = node.src[0]
     op, axes = node.arg
-    if capacity(node.shape) > FEW_RESULTS or capacity(x.shape) < LONG:
+    few = capacity(node.shape) <= FEW_RESULTS and capacity(x.shape) >= LONG
+    if not few and capacity(x.shape) < DEEP * capacity(node.shape):
         return node
     varying = tuple(a for a in axes if not is_fixed((x.shape[a],)))
     if varying:
@@ -63,7 +65,7 @@ def _split_long(node: UOp) -> UOp:
         shape = x.shape
         split = x.reshape((*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
         inner = tuple(a + (a > axis) if a != axis else axis + 1 for a in axes)
-        partial = split.reduce(op, inner).contiguous()
+        partial = _split_long(split.reduce(op, inner)).contiguous()
         return partial.reduce(op, (axis - sum(a < axis for a in axes),))
     return node
 

@@ -14,7 +14,7 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
-from .base import Base, Flag, _leaves, _no_grad, result
+from .base import Base, Flag, _leaves, _no_grad, maybe, one_owner, result, wants_gradient
 from .store import differentiated, own, realize
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ class Autograd(Alignment):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: Flag | None = True) -> Tensor:
-        """Set `requires_grad`; a tensor marked True is a leaf from then on."""
-        if requires_grad and not self.uop.dtype.is_float:
-            raise DTypeError(f"only float tensors take gradients, not {self.uop.dtype.name}.")
-        self._requires_grad = requires_grad
-        if requires_grad:
+        """Set `requires_grad`: True, False or None. What is marked True is a leaf from then on."""
+        self._requires_grad = wants_gradient(requires_grad, self.uop.dtype)
+        if self._requires_grad:
             owner = _leaves.setdefault(id(self.uop), self)  # type: ignore[arg-type]
             if owner is not self:  # two names of one node: this one becomes a leaf beside it
                 self.uop = own(self.uop, self.device)
@@ -60,8 +58,8 @@ class Autograd(Alignment):
 
     def is_param_(self, is_param: Flag = True) -> Tensor:
         """Mark as a parameter, or (False) as auxiliary state that no optimizer touches."""
-        self._is_param = is_param
-        self._requires_grad = self._requires_grad if is_param else False
+        self._is_param = maybe("is_param", is_param)
+        self._requires_grad = self._requires_grad if self._is_param else False
         return self  # type: ignore[return-value]
 
     def detach(self) -> Tensor:
@@ -84,14 +82,14 @@ class Autograd(Alignment):
         leaves = self._receivers()
         from ..gradient import flows
 
-        found = flows(self.uop, [t.uop for t in leaves], seed, through=False)
+        found = flows({self.uop: seed}, [t.uop for t in leaves], through=False)
         if not any(g is not None for g in found):
             raise GradientError(f"backward: nothing flows to any leaf.{self._why_not()}")
         capture = capturing.get()
         for t, g in zip(leaves, found, strict=True):
             if g is not None:
                 new = result(g)
-                new._device = t._device
+                new._device, new._owner = t._device, t._owner
                 if capture is not None:
                     capture.see(t)
                 t.grad = new if t.grad is None else t.grad + new
@@ -105,6 +103,7 @@ class Autograd(Alignment):
         """d self / d target for each target, leaving every `grad` alone. A target that self does
         not depend on is an error, or gets zeros under `allow_unused`."""
         seed = self._seed("gradient", gradient)
+        one_owner((self, *targets))
         for t in targets:
             if not t.dtype.is_float:
                 raise GradientError(
@@ -113,7 +112,7 @@ class Autograd(Alignment):
         from ..gradient import flows
 
         out: list[Tensor] = []
-        for t, g in zip(targets, flows(self.uop, [t.uop for t in targets], seed), strict=True):
+        for t, g in zip(targets, flows({self.uop: seed}, [t.uop for t in targets]), strict=True):
             if g is None and not allow_unused:
                 raise GradientError(
                     f"gradient: the tensor does not depend on target {len(out)} (shape {t.shape})."
@@ -143,6 +142,7 @@ class Autograd(Alignment):
                 )
             return None
         given = gradient if isinstance(gradient, Base) else self._like(gradient)
+        one_owner((self, given))
         if given.shape != self.shape:
             raise ShapeError(f"{name}: gradient has shape {given.shape}, the tensor {self.shape}.")
         return given.uop.cast(self.uop.dtype)
@@ -200,6 +200,7 @@ class Autograd(Alignment):
     def _accepted(self, name: str, value: Any) -> Any:
         """`value` as a Tensor that fits self."""
         new = value if isinstance(value, Base) else self._like(value)
+        one_owner((self, new))
         if new.shape != self.shape:
             raise ShapeError(f"{name}: shape {new.shape} does not fit {self.shape}.")
         if new.dtype is not self.dtype:

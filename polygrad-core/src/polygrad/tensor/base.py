@@ -6,7 +6,7 @@ run nothing. The class is built in storeys, one file each, every storey using th
     Base → Elementwise → Unary → Distribution → Movement → Joining → Reduce → Activation → Linalg
          → Special → Scans → Convolution → Loss → Creation → Random → Layers → Indexing → Kernels
          → Sorting → Decompositions → Writing → Statistics → Alignment → Autograd → Interop
-         → Tensor
+         → Keeping → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.
@@ -14,7 +14,7 @@ gradient marks. Methods of the storeys are short because what stands here checks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -22,12 +22,14 @@ from weakref import WeakValueDictionary
 from ..dtype import DType, dtypes, misfit, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
+from ..engine.owner import explicit, mixed
 from ..errors import ArgumentError, DTypeError, ShapeError, public, shown
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import Size, capacity, largest, most
 
 if TYPE_CHECKING:
+    from ..engine.runtime import Runtime
     from .tensor import Tensor
 
 Scalar = bool | int | float
@@ -49,13 +51,14 @@ _mark = provenance.mark
 class Base:
     """The slots of a Tensor and what every storey shares."""
 
-    __slots__ = ("uop", "grad", "_requires_grad", "_device", "_is_param", "__weakref__")
+    __slots__ = ("uop", "grad", "_requires_grad", "_device", "_is_param", "_owner", "__weakref__")
 
     uop: UOp
     grad: Tensor | None
     _requires_grad: bool | None  # None: a leaf that takes a gradient if no other asks for one
     _device: str | None  # None: made of constants alone, at home everywhere
     _is_param: bool | None
+    _owner: Runtime | None  # None: the default runtime, or nobody for what is made of constants
 
     # ---- what it is
 
@@ -83,6 +86,13 @@ class Base:
 
             return default()
         return self._device
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that it belongs to."""
+        from ..engine.runtime import owned_by
+
+        return owned_by(self._owner)
 
     @public
     def size(self, axis: int | None = None, *, dim: int | None = None) -> Any:
@@ -174,9 +184,11 @@ def result(uop: UOp, *operands: Base) -> Tensor:
     out: Tensor = object.__new__(_class)
     device: str | None = None
     tracked: bool | None = None
+    owner: Runtime | None = None
     for t in operands:
         if t._device is not None and t._device is not device:
             if device is not None and t._device != device:
+                one_owner(operands)  # of the two reasons why they cannot meet it is the first
                 raise ArgumentError(
                     f"tensors of {device!r} and {t._device!r} cannot meet in one operation;"
                     f" move one with .to({device!r})."
@@ -184,6 +196,10 @@ def result(uop: UOp, *operands: Base) -> Tensor:
             device = t._device
         if t._requires_grad:
             tracked = True
+        if t._owner is not None:
+            owner = t._owner
+    if owner is not None:
+        one_owner(operands)
     if _no_grad.get():
         if any(t._requires_grad is not False for t in operands):
             uop = uop.detach()
@@ -191,22 +207,39 @@ def result(uop: UOp, *operands: Base) -> Tensor:
     if uop.provenance is None:
         _mark(uop, _site())
     out.uop, out.grad = uop, None
-    out._requires_grad, out._device, out._is_param = tracked, device, None
+    out._requires_grad, out._device, out._is_param, out._owner = tracked, device, None, owner
     capture = capturing.get()
     if capture is not None:
         capture.used(operands, out)
     return out
 
 
+def wants_gradient(requires_grad: bool | None, dtype: DType) -> bool | None:
+    """The argument `requires_grad`, which is True (of floats alone), False or None."""
+    wanted = maybe("requires_grad", requires_grad)
+    if wanted and not dtype.is_float:
+        raise DTypeError(f"only float tensors take gradients, not {dtype.name}.")
+    return wanted
+
+
+def maybe(name: str, value: bool | None) -> bool | None:
+    """An argument that is True, False or None; 1, 0 and numpy's bools will do."""
+    if value is None or value is True or value is False:
+        return value
+    if value not in (0, 1):
+        raise ArgumentError(f"{name} is True, False or None, not {shown(value)}.")
+    return bool(value)
+
+
 def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Tensor:
     """The Tensor of a node that no operation made: data, zeros, random numbers."""
     out: Tensor = object.__new__(_class)
-    if requires_grad and not uop.dtype.is_float:
-        raise DTypeError(f"only float tensors take gradients, not {uop.dtype.name}.")
+    requires_grad = wants_gradient(requires_grad, uop.dtype)
     if uop.provenance is None:
         _mark(uop, _site())
     out.uop, out.grad = uop, None
     out._requires_grad, out._device, out._is_param = requires_grad, device, None
+    out._owner = explicit.get()
     if uop.dtype.is_float:
         _leaves[id(uop)] = out
     capture = capturing.get()
@@ -215,12 +248,30 @@ def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Ten
     return out
 
 
-def replayed(uop: UOp, device: str) -> Tensor:
+def replayed(uop: UOp, device: str, owner: Runtime | None) -> Tensor:
     """The Tensor of a compiled function's result: no gradient, no place, nothing to note."""
     out: Tensor = object.__new__(_class)
     out.uop, out.grad = uop, None
-    out._requires_grad, out._device, out._is_param = False, device, None
+    out._requires_grad, out._device, out._is_param, out._owner = False, device, None, owner
     return out
+
+
+def away(t: Base) -> bool:
+    """Whether a tensor belongs to another runtime than the current one. Constants of the default
+    runtime are at home everywhere."""
+    return t._owner is not explicit.get() and (t._owner is not None or t._device is not None)
+
+
+def one_owner(tensors: Iterable[Base]) -> Runtime | None:
+    """The owner that tensors share, None for the default runtime; the current one if they are all
+    at home everywhere. Raises ArgumentError for two owners."""
+    found: tuple[Runtime | None, ...] = ()
+    for t in tensors:
+        if t._owner is not None or t._device is not None:
+            if found and t._owner is not found[0]:
+                raise mixed(found[0], t._owner)
+            found = (t._owner,)
+    return found[0] if found else explicit.get()
 
 
 # ---- operands

@@ -377,7 +377,7 @@ class _Pool:
         places = shape[self.lead :]
         x = windows(padded, self.window, self.strides, self.dilations)
         flat = (*x.shape[: self.lead + self.axes], size(self.window))
-        numbers = UOp.iota(max(1, size(places))).reshape(places)
+        numbers = UOp.iota(size(places)).reshape(places)
         numbers = numbers.pad(self.padded(self.pads, self.extra)[self.lead :])
         numbers = windows(numbers, self.window, self.strides, self.dilations)
         numbers = numbers.reshape((*numbers.shape[: self.axes], size(self.window))).broadcast_to(

@@ -10,10 +10,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, misfit, to_dtype
+from ..engine.capture import Number as Symbol
+from ..engine.capture import plain
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
 from ..uop.sizes import Size, larger
-from .base import Flag, Integer, Real, Scalar, integer, leaf, number, sizes
+from .base import Flag, Integer, Real, Scalar, integer, leaf, number, scalar, sizes
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def made(uop: UOp, device: Any, requires_grad: Flag | None) -> Tensor:
 def _dtype_of(value: Scalar, dtype: Any) -> DType:
     if dtype is not None:
         return to_dtype(dtype)
+    value = plain(value)
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**31) <= value < 2**31:
         return dtypes.int64
     return to_dtype(type(value))
@@ -41,6 +44,8 @@ def _dtype_of(value: Scalar, dtype: Any) -> DType:
 
 def constant(name: str, shape: tuple[int, ...], value: Scalar, dtype: DType) -> UOp:
     """A leaf of its own that is `value` everywhere."""
+    if isinstance(value, Symbol):
+        return scalar(name, value, dtype, shape)
     if why := misfit(dtype, value):
         raise ArgumentError(f"{name}: {why}.")
     const = UOp.const(dtype, value, unique=True)
@@ -243,9 +248,7 @@ def _varying_range(start: Any, stop: Any, step: Any, dtype: Any) -> UOp:
 
 def progression(start: Scalar, step: Scalar, n: int, dtype: DType) -> UOp:
     """start + i * step for i below n; computed in a type wide enough, then cast."""
-    wide = dtype
-    if dtype.is_float and dtype.itemsize == 2:
-        wide = dtypes.float32
+    wide = dtype.arithmetic
     if dtype.is_int or dtype.kind == "bool":
         whole = isinstance(start, int) and isinstance(step, int)
         wide = dtypes.int64 if dtype.itemsize == 8 else dtypes.int32

@@ -15,6 +15,13 @@ from ..uop.ops import Shape, size
 
 _HOST = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 _KINDS = {0: "int", 1: "uint", 2: "float", 6: "bool"}
+_SPECIAL = {  # by (code, bits); the 8-bit ones since version 1.1
+    (4, 16): dtypes.bfloat16,
+    (10, 8): dtypes.float8_e4m3fn,
+    (11, 8): dtypes.float8_e4m3fnuz,
+    (12, 8): dtypes.float8_e5m2,
+    (13, 8): dtypes.float8_e5m2fnuz,
+}
 
 
 class _Tensor(ctypes.Structure):
@@ -105,8 +112,9 @@ def _row_major(shape: Shape) -> Shape:
 def _dtype(t: _Tensor) -> DType:
     if t.lanes != 1:
         raise DTypeError("Tensor: DLPack vectors are no elements of ours.")
-    if t.code == 4 and t.bits == 16:
-        return dtypes.bfloat16
+    special = _SPECIAL.get((t.code, t.bits))
+    if special is not None:
+        return special
     kind = _KINDS.get(t.code)
     if kind == "bool":
         return dtypes.bool

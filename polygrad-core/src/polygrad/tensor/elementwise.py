@@ -83,9 +83,9 @@ def rational(name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Opera
 
 
 def half_wide(formula: Callable[..., UOp], *nodes: UOp) -> UOp:
-    """`formula` of floats; 16-bit ones are computed in float32 and rounded once."""
+    """`formula` of floats; narrow ones are computed in float32 and rounded once."""
     dtype = nodes[0].dtype
-    if dtype.itemsize != 2:
+    if not dtype.is_narrow:
         return formula(*nodes)
     return formula(*(u.cast(dtypes.float32) for u in nodes)).cast(dtype)
 
@@ -434,6 +434,12 @@ class Elementwise(Base):
 
     def __rmod__(self, other: Operand) -> Tensor:
         return self.mod(other, True) if is_operand(other) else NotImplemented
+
+    def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return (self // other, self % other) if is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return (other // self, other % self) if is_operand(other) else NotImplemented
 
     def __pow__(self, other: Operand) -> Tensor:
         return power(self, other) if is_operand(other) else NotImplemented

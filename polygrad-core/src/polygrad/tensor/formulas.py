@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..gradient import FUNCTIONS, Function, by_slope
 from ..uop.ops import Ops, UOp
 
 INF = math.inf
@@ -145,28 +146,31 @@ def product_error(x: UOp, y: UOp, product: UOp) -> UOp:
 
 
 def expm1(x: UOp) -> UOp:
-    """exp(x) - 1. Near 0 by 2t / (1 - t) with t = tanh(x / 2), which does not cancel."""
+    """exp(x) - 1. Near 0 by 2t / (1 - t) with t = tanh(x / 2), which does not cancel; x itself next
+    to 0, where a half of it may be subnormal."""
     t = tanh(x * 0.5)
     near = (x < 1.0) & (x > -1.0)
     t = near.where(t, 0.0)
-    return near.where((t + t) / (1.0 - t), exp(x) - 1.0)
+    out = near.where((t + t) / (1.0 - t), exp(x) - 1.0)
+    return ((x < 1e-20) & (x > -1e-20)).where(x, out)
 
 
 def log1p(x: UOp) -> UOp:
     """log(1 + x). The rounding of u = 1 + x is repaired by x / (u - 1) (Kahan; Goldberg 1991, thm
-    4)."""
+    4), which has no slope of its own worth the name."""
     u = x + 1.0
     plain = u.eq(1.0) | u.eq(INF)
     factor = plain.where(u._with(1.0), x / plain.where(u._with(1.0), u - 1.0))
-    return plain.where(x, log(u) * factor.detach())
+    return function("log1p", [plain.where(x, log(u) * factor)], x)[0]
 
 
 def sigmoid(x: UOp) -> UOp:
-    """1 / (1 + exp(-x)) for x >= 0 and exp(x) / (1 + exp(x)) below: no overflow, nor in the
-    slope."""
+    """1 / (1 + z) for x >= 0 and z - z z / (1 + z) below, z = exp(-|x|): no overflow, nor in the
+    slope. Below 0 the rounding of 1 + z would count twice in z / (1 + z), where z is small."""
     negative = x < 0.0
     z = exp(negative.where(x, -x))
-    return negative.where(z, 1.0) / (z + 1.0)
+    share = negative.where(z, 1.0) / (z + 1.0)
+    return negative.where(z - z * share, share)
 
 
 def softplus(x: UOp) -> UOp:
@@ -184,18 +188,27 @@ def logaddexp(a: UOp, b: UOp) -> UOp:
 
 
 def sinh(x: UOp) -> UOp:
-    """With e = expm1(|x|): (e + e / (e + 1)) / 2, with the sign of x; beyond 80 exp(|x| - log
-    2)."""
+    """With e = expm1(|x|): (e + e / (e + 1)) / 2, with the sign of x; beyond 64 exp(|x|) / 2. Its
+    slope is cosh and cosh's is sinh: that of cosh's formula would cancel near 0."""
     size = copysign_of(x, x)
-    far = size > 80.0
+    far = size > 64.0
     e = expm1(far.where(x._with(0.0), size))
     near = (e + e / (e + 1.0)) * 0.5
-    return copysign_of(far.where(exp(size - math.log(2.0)), near), x)
+    return function("sinh", [copysign_of(far.where(_half_exp(size), near), x)], x)[0]
 
 
 def cosh(x: UOp) -> UOp:
-    half = exp(copysign_of(x, x) - math.log(2.0))
-    return half + recip(half) * 0.25
+    """exp(|x|) / 2 + exp(-|x|) / 2."""
+    size = copysign_of(x, x)
+    far = size > 64.0
+    e = exp(far.where(x._with(0.0), size))
+    return function("cosh", [far.where(_half_exp(size), (e + recip(e)) * 0.5)], x)[0]
+
+
+def _half_exp(size: UOp) -> UOp:
+    """exp(size) / 2 for a size beyond 64, where exp alone may overflow: 32 comes off exactly."""
+    far = size > 64.0
+    return exp(far.where(size - 32.0, 0.0)) * (0.5 * math.exp(32.0))
 
 
 def copysign_of(size: UOp, x: UOp) -> UOp:
@@ -238,10 +251,10 @@ def relu(x: UOp) -> UOp:
 
 
 def clip(x: UOp, low: UOp | None, high: UOp | None) -> UOp:
-    """Slope 1 at the bounds; NaN stays NaN."""
+    """Slope 1 at the bounds; NaN stays NaN, of a bound too."""
     if low is not None:
-        x = (x < low).where(low, x)
-    return x if high is None else (x > high).where(high, x)
+        x = ((x < low) | isnan(low)).where(low, x)
+    return x if high is None else ((x > high) | isnan(high)).where(high, x)
 
 
 def gelu_tanh(x: UOp) -> UOp:
@@ -322,4 +335,11 @@ def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:
     """The values as functions of the inputs, differentiated by the rule of that name."""
     src = (*(v.detach() for v in values), *inputs)
     count = len(values)
-    return [UOp(Ops.FUNCTION, v.dtype, src, (name, i, count)) for i, v in enumerate(values)]
+    return [UOp(Ops.FUNCTION, v.dtype, src, Function(name, i, count)) for i, v in enumerate(values)]
+
+
+FUNCTIONS.update(
+    log1p=by_slope(lambda x, value: recip(x + 1.0)),
+    sinh=by_slope(lambda x, value: cosh(x)),
+    cosh=by_slope(lambda x, value: sinh(x)),
+)

@@ -39,7 +39,9 @@ def _series(v: UOp, terms: list[float]) -> UOp:
 def lgamma(x: UOp) -> UOp:
     """log |Gamma(x)|."""
     size = absolute(x)
-    reflected = -log(_sine(size)) - _log_gamma_above_one(size)
+    sine = _sine(size)
+    reflected = -log(sine) - _log_gamma_above_one(size)
+    reflected = sine.eq(0.0).where(sine._with(INF), reflected)  # not the difference of infinities
     value = (x < 0.0).where(reflected, _log_gamma(size))
     value = size.eq(INF).where(size, value) + 0.0  # inf for -inf too, and no -0.0: as scipy
     return function("lgamma", [value], x)[0]

@@ -13,12 +13,22 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes, misfit, to_dtype
+from ..dtype import (
+    TENSOR_DTYPES,
+    DType,
+    canonical,
+    dtypes,
+    misfit,
+    pack,
+    to_dtype,
+    unpack,
+    word_format,
+)
+from ..engine.capture import Number as Symbol
 from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Shape, size
 
 Host = tuple[DType, Shape, memoryview]
-_CODES = {"?": "B", "e": "e"}  # of struct; bfloat16 is packed as the upper half of a float32
 
 
 def from_host(data: Any, dtype: DType | None) -> Host:
@@ -36,6 +46,22 @@ def from_host(data: Any, dtype: DType | None) -> Host:
 
         return from_dlpack(data)
     return _from_buffer(data)
+
+
+def array_of(values: memoryview, dtype: DType, shape: Shape) -> Any:
+    """A numpy array over bytes; what numpy lacks (bfloat16, 8-bit floats) becomes float32."""
+    import numpy as np
+
+    lacking = dtype.is_float and not dtype.format
+    if not size(shape):
+        return np.empty(shape, "float32" if lacking else dtype.name)
+    if not lacking:
+        return np.frombuffer(values, dtype.name).reshape(shape)
+    if dtype.itemsize == 1:
+        numbers = np.array(unpack(dtype, bytes(range(256))), np.float32)
+        return numbers[np.frombuffer(values, np.uint8)].reshape(shape)
+    words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
+    return words.view(np.float32).reshape(shape)
 
 
 # ---- lists
@@ -67,6 +93,9 @@ def _ragged(items: Sequence[Any], i: int, n: int, depth: int) -> str:
 
 def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
     kinds = set(map(type, flat))
+    if Symbol in kinds:  # data of this call: other numbers are captured anew
+        flat = [x.pin() if type(x) is Symbol else x for x in flat]
+        kinds = set(map(type, flat))
     if not kinds <= {bool, int, float}:
         flat = [_number(x) for x in flat]
         kinds = set(map(type, flat))
@@ -118,10 +147,7 @@ def _packed(flat: list[Any], dtype: DType) -> bytes:
         values = [canonical(dtype, x) for x in flat]
     except OverflowError:  # of an integer that no float holds
         raise ArgumentError(f"Tensor: {misfit(dtype, max(flat, key=abs))}.") from None
-    if dtype is dtypes.bfloat16:
-        words = struct.unpack(f"<{len(values)}I", array("f", values).tobytes())
-        return struct.pack(f"<{len(words)}H", *(w >> 16 for w in words))
-    return struct.pack(f"<{len(values)}e", *values)
+    return pack(dtype, values)
 
 
 def _whole(x: Any) -> int:
@@ -137,8 +163,9 @@ def _from_buffer(data: Any) -> Host:
     if hasattr(data, "__array__") and not hasattr(data, "__array_interface__"):
         data = data.__array__()  # pandas and friends
     dtype = getattr(data, "dtype", None)
-    if getattr(dtype, "name", None) == "bfloat16":
-        data, special = data.view("uint16"), dtypes.bfloat16
+    special = TENSOR_DTYPES.get(getattr(dtype, "name", ""))
+    if special is not None and special.is_float and not special.format:  # of ml_dtypes
+        data = data.view(f"uint{special.bits}")
     else:
         special = None
     if dtype is not None and getattr(dtype, "byteorder", "=") not in ("=", "|", "<"):
@@ -173,26 +200,21 @@ def _dtype_of_format(view: memoryview) -> DType:
 
 
 def formatted(data: memoryview, dtype: DType, shape: Shape) -> Any:
-    """The bytes as a view with the format and shape of their dtype; bfloat16 as raw 16-bit
-    words."""
-    code: Any = dtype.format or "H"
+    """The bytes as a view with the format and shape of their dtype; floats that Python has no
+    format for as raw unsigned words."""
+    code: Any = word_format(dtype)
     flat: Any = data.cast("B")
     if code == "e" and sys.version_info < (3, 12):  # earlier views cannot be cast to it
         import numpy as np
 
         half: Any = np.frombuffer(flat, np.float16).reshape(shape)
         return memoryview(half)
-    # A view cannot be cast to a shape with 0.
-    return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
+    if size(shape) or len(shape) < 2:
+        return flat.cast(code, list(shape)) if size(shape) else flat.cast(code)
+    import numpy as np  # a view cannot be cast to a shape with 0, nor made with one by Python
 
-
-def unpacked(data: memoryview, dtype: DType) -> list[Any]:
-    """The elements as Python numbers."""
-    if dtype is dtypes.bfloat16:
-        words = struct.unpack(f"<{data.nbytes // 2}H", data)
-        wide = struct.pack(f"<{len(words)}I", *(w << 16 for w in words))
-        return list(struct.unpack(f"<{len(words)}f", wide))
-    return list(struct.unpack(f"<{data.nbytes // dtype.itemsize}{dtype.format}", data))
+    empty: Any = np.empty(shape, np.dtype(code))
+    return memoryview(empty)
 
 
 def nested(flat: list[Any], shape: Shape) -> Any:

@@ -2,8 +2,8 @@
 
 An index is parsed into one entry for each axis: integers and slices become SHRINK and FLIP, None a
 new axis, and index arrays one GATHER. Negative indices count from the end, in tensors too. What
-Python knows at the call (integers, lists, numpy arrays) is checked then; an index tensor outside
-its axis reads 0.
+Python knows at the call (integers, lists, numpy arrays) is checked then; an element of an index
+tensor outside its axis reads 0, or is an IndexError under POLY_CHECK=1 (`checks.py`).
 
 Where index arrays stand next to each other (integers count as such) their common shape takes their
 place; otherwise it comes first. A boolean mask is an index array for each of its axes, whose length
@@ -16,7 +16,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import dtypes
+from ..engine.capture import Number as Symbol
+from ..engine.capture import distance
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, VaryingSize, shown
+from ..schedule.moving import taken
 from ..uop.ops import Shape, UOp, size
 from ..uop.sizes import (
     Size,
@@ -27,7 +30,17 @@ from ..uop.sizes import (
     larger,
     rebound,
 )
-from .base import Base, Integer, axis_of, broadcast_shape, either, result, tensor_of
+from .base import (
+    Base,
+    Integer,
+    axis_of,
+    broadcast_shape,
+    either,
+    one_owner,
+    result,
+    tensor_of,
+)
+from .checks import check_index
 from .layers import Layers
 
 if TYPE_CHECKING:
@@ -42,6 +55,14 @@ class Array(NamedTuple):
     axis_size: int | None = None  # a mask's own size, which the axis must have
 
 
+class Moving(NamedTuple):
+    """A slice whose start is known at the call of a captured function only."""
+
+    axis: int
+    start: UOp
+    length: int
+
+
 class View(NamedTuple):
     """A parsed index. Axes of `shape` are what slices and None leave, and index arrays have not
     taken."""
@@ -51,6 +72,7 @@ class View(NamedTuple):
     shape: Shape  # after integers have gone and None have come; index arrays' axes are still there
     arrays: tuple[tuple[int, Array], ...]  # (axis of `shape`, index array)
     place: int  # where the arrays' common shape goes among the axes that are left
+    moving: tuple[Moving, ...] = ()  # slices of axes that `bounds` leaves whole
 
 
 class Indexing(Layers):
@@ -59,12 +81,14 @@ class Indexing(Layers):
     __slots__ = ()
 
     def __getitem__(self, index: Any) -> Tensor:
-        view = parse(self.shape, index)
+        check_owners(self, index)
+        view = parse("getitem", self.shape, index)
         return result(read(self.uop, view), self, *(a.tensor for _, a in view.arrays))
 
     def gather(self, dim: Any = None, index: Any = None, *, axis: Integer | None = None) -> Tensor:
         """out[i][j] = self[index[i][j]][j] for dim 0, and so on: torch's gather. `index` may be
-        smaller than self in the other axes."""
+        smaller than self in the other axes. An index outside its axis reads 0, or is an IndexError
+        under POLY_CHECK=1."""
         at, chosen = either("gather", dim, axis), tensor_of(index, "gather")
         a = axis_of("gather", at, self.ndim)
         places = flat_places("gather", self.shape, chosen, a)
@@ -121,6 +145,14 @@ class Indexing(Layers):
         return _vector(flat).reshape((count, self.ndim))
 
 
+def check_owners(x: Base, index: Any, *more: Any) -> None:
+    """Refuse an index or a value of another runtime; a mask is read before anything is joined."""
+    parts = (*index, *more) if isinstance(index, tuple) else (index, *more)
+    tensors = [p for p in parts if isinstance(p, Base)]
+    if tensors:
+        one_owner((x, *tensors))
+
+
 def _listed(indices: Any) -> Any:
     return list(indices) if isinstance(indices, tuple) else indices
 
@@ -128,19 +160,28 @@ def _listed(indices: Any) -> Any:
 # ---- parsing
 
 
-def parse(shape: Shape, index: Any) -> View:
-    """`index` of a tensor of `shape`, checked."""
+def parse(name: str, shape: Shape, index: Any) -> View:
+    """`index` of a tensor of `shape`, checked; `name` is the operation's in errors."""
     given = _settled(index if isinstance(index, tuple) else (index,))
     items, dots = _filled(shape, _arrays_of(given))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
+    moving: list[Moving] = []
     axis = 0
     for place, item in enumerate(items):
         if item is None:
             kept.append(1)
             continue
         n = shape[axis]
-        if isinstance(item, slice):
+        moves = _moving(item, n, axis)
+        if moves is not None:
+            moving.append(moves)
+            bounds.append((0, n, 1))
+            if isinstance(item, slice):
+                kept.append(moves.length)
+            else:
+                advanced.append(place)
+        elif isinstance(item, slice):
             bound, reverse = _slice(item, n)
             if reverse:
                 flips.append(axis)
@@ -148,15 +189,33 @@ def parse(shape: Shape, index: Any) -> View:
             kept.append(-(-(bound[1] - bound[0]) // bound[2]))
         elif isinstance(item, Array):
             advanced.append(place)
-            arrays.append((len(kept), _checked(item, n, axis, shape)))
+            arrays.append((len(kept), _checked(name, item, axis, shape)))
             bounds.append((0, n, 1))
             kept.append(n)
         else:
             advanced.append(place)
+            item = item if isinstance(item, Size) else int(item)
             i = _position(item, n, axis, shape)
             bounds.append((i, i + 1, 1))
         axis += 1
-    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), _place(advanced, dots))
+    at = _place(advanced, dots)
+    return View(tuple(bounds), tuple(flips), tuple(kept), tuple(arrays), at, tuple(moving))
+
+
+def _moving(item: Any, n: int, axis: int) -> Moving | None:
+    """An index or a slice of fixed length, by a number that a captured function was given; None
+    where Python has to know the number."""
+    if isinstance(item, Symbol):
+        at = item.place(n)
+        return None if at is None else Moving(axis, at, 1)
+    if not isinstance(item, slice) or not isinstance(item.start, Symbol):
+        return None
+    if not isinstance(item.stop, Symbol) or item.step not in (None, 1):
+        return None
+    first, length = item.start.value, distance(item.start, item.stop)
+    if type(first) is not int or not length or not 0 <= first <= n - length < n:
+        return None
+    return Moving(axis, item.start.start(n - length), length)
 
 
 def _position(item: int, n: int, axis: int, shape: Shape) -> int:
@@ -220,6 +279,8 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
             )
         elif isinstance(item, (Base, list, tuple)) or getattr(item, "shape", ()) != ():
             out += _arrays(item)
+        elif isinstance(item, Symbol):
+            out.append(item)
         elif hasattr(item, "__index__"):
             out.append(int(item.__index__()))
         else:
@@ -334,14 +395,17 @@ def _end(x: Any, n: int, default: int) -> int:
     return clamp(number + n if number < 0 else number, 0, n)
 
 
-def _checked(array: Array, n: int, axis: int, shape: Shape) -> Array:
+def _checked(name: str, array: Array, axis: int, shape: Shape) -> Array:
     """An index array whose known elements lie in the axis."""
+    n = shape[axis]
     if array.axis_size is not None and array.axis_size != n:
         raise IndexError_(
             f"a mask of size {array.axis_size} does not fit axis {axis} of shape {shape}."
         )
     for i in array.extent or ():
         _position(i, n, axis, shape)
+    if array.extent is None:
+        check_index(name, array.tensor, axis, shape)
     return array
 
 
@@ -350,7 +414,10 @@ def _checked(array: Array, n: int, axis: int, shape: Shape) -> Array:
 
 def read(x: UOp, view: View) -> UOp:
     """The elements of x that a parsed index names."""
-    out = x.shrink(view.bounds).flip(view.flips).reshape(view.shape)
+    out = x.shrink(view.bounds).flip(view.flips)
+    for axis, begin, length in view.moving:
+        out = taken(out, axis, begin, length)
+    out = out.reshape(view.shape)
     if not view.arrays:
         return out
     axes = [axis for axis, _ in view.arrays]
@@ -420,6 +487,7 @@ def flat_places(name: str, shape: Shape, index: Base, axis: int) -> UOp:
         raise ShapeError(
             f"{name}: index {inner} must be no larger than {shape} beside axis {axis}."
         )
+    check_index(name, index, axis, shape)
     if not shape:
         return wrapped(index.uop, 1)
     nodes = []
@@ -427,10 +495,6 @@ def flat_places(name: str, shape: Shape, index: Base, axis: int) -> UOp:
         if a == axis:
             nodes.append(wrapped(index.uop, shape[a]))
         else:
-            nodes.append(
-                UOp.iota(max(n, 1))
-                .shrink([(0, n, 1)])
-                .reshape((1,) * a + (n,) + (1,) * (len(inner) - a - 1))
-                .expand(inner)
-            )
+            along = (1,) * a + (n,) + (1,) * (len(inner) - a - 1)
+            nodes.append(UOp.iota(n).reshape(along).expand(inner))
     return flat_index(nodes, shape)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import to_dtype
+from .. import engine
+from ..dtype import to_dtype, unpack
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, largest, value_of
 from . import host
 from .autograd import Autograd
 from .base import tensor_of
-from .store import device_name, new_leaf, read, realize
+from .store import device_name, is_leaf, new_leaf, read, realize
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -34,12 +35,27 @@ class Interop(Autograd):
         return self  # type: ignore[return-value]
 
     def to(self, device: Any) -> Tensor:
-        """The tensor on another device; itself if it is there already."""
+        """The tensor on another device, or in another runtime; itself if it is there already.
+
+        A runtime (`rt`, or `y.runtime`) gets a copy of the values, through the host, on its own
+        device: no gradient flows through, and a leaf keeps its `requires_grad`."""
+        if isinstance(device, engine.Runtime):
+            return self._moved(device)
         name = device_name(device)
         if self.device == name:
             return self  # type: ignore[return-value]
         out = self._same(self.uop.copy_to(name))
         out._device = name
+        return out
+
+    def _moved(self, runtime: engine.Runtime) -> Tensor:
+        if runtime is self.runtime:
+            return self  # type: ignore[return-value]
+        marked = self._requires_grad if is_leaf(self) else None
+        values = read(self)
+        with engine.use(runtime):
+            out = new_leaf(self.dtype, self.shape, None, values, marked)
+        out._is_param = self._is_param
         return out
 
     def cpu(self) -> Tensor:
@@ -75,26 +91,20 @@ class Interop(Autograd):
     # ---- reading
 
     def data(self) -> memoryview:
-        """The values as a memoryview with format and shape, a copy; bfloat16 as raw 16-bit
-        words."""
+        """The values as a memoryview with format and shape, a copy; bfloat16 and 8-bit floats as
+        raw unsigned words."""
         view: memoryview = host.formatted(read(self), self.uop.dtype, actual(self.shape))
         return view
 
     def numpy(self) -> Any:
-        """The values as a numpy array of its own; bfloat16 becomes float32."""
-        import numpy as np
-
-        values, name, shape = read(self), self.uop.dtype.name, actual(self.shape)
-        if not size(shape):
-            return np.empty(shape, "float32" if name == "bfloat16" else name)
-        if name == "bfloat16":
-            words = np.frombuffer(values, np.uint16).astype(np.uint32) << 16
-            return words.view(np.float32).reshape(shape)
-        return np.frombuffer(values, name).reshape(shape)
+        """The values as a numpy array of its own; bfloat16 and 8-bit floats, which numpy lacks,
+        become float32, which holds them exactly. `.bitcast("uint16")` or `"uint8"` is their bits.
+        """
+        return host.array_of(read(self), self.uop.dtype, actual(self.shape))
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
-        return host.nested(host.unpacked(read(self), self.uop.dtype), actual(self.shape))
+        return host.nested(unpack(self.uop.dtype, read(self)), actual(self.shape))
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number."""
@@ -105,7 +115,7 @@ class Interop(Autograd):
             raise ShapeError(
                 f"{name} takes a tensor with one element, not shape {self.shape}{hint}."
             )
-        return host.unpacked(read(self), self.uop.dtype)[0]
+        return unpack(self.uop.dtype, read(self))[0]
 
     # ---- Python's protocols
 
@@ -143,10 +153,11 @@ class Interop(Autograd):
         return bool(self.eq(x).any())
 
     def __buffer__(self, flags: int) -> memoryview:
-        """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16, so
-        that numpy asks `__array__` and does not take the words for integers."""
-        if self.uop.dtype.name == "bfloat16":
-            raise DTypeError("the buffer protocol has no bfloat16; use .data() or .numpy().")
+        """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16
+        and 8-bit floats, so that numpy asks `__array__` and takes no words for integers."""
+        if self.uop.dtype.is_float and not self.uop.dtype.format:
+            name = self.uop.dtype.name
+            raise DTypeError(f"the buffer protocol has no {name}; use .data() or .numpy().")
         return self.data()
 
     def __release_buffer__(self, view: memoryview) -> None:
@@ -157,6 +168,11 @@ class Interop(Autograd):
         """Pickle and deepcopy: the values, in a tensor of its own on the same device."""
         about = (self.uop.dtype.name, self.shape, self._device, self._requires_grad, self._is_param)
         return _restored, (bytes(read(self)), *about)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        """The same, in the same runtime."""
+        restore, values = self.__reduce__()
+        return restore(*values)  # type: ignore[no-any-return]
 
     # ---- numpy and DLPack
 
@@ -187,9 +203,7 @@ class Interop(Autograd):
         """The values of a small realised tensor; None otherwise, and always while capturing."""
         if self.uop.op is not Ops.BUFFER or size(largest(self.shape)) > _SHOWN:
             return None
-        from .. import engine
-
-        runtime = engine.current()
+        runtime = self.runtime
         if runtime.capturing is not None or runtime.find(self.uop) is None:
             return None
         return _text(self.tolist(), self.ndim)

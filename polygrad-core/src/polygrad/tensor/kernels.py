@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import call_back
-from ..errors import ArgumentError, GradientError
+from ..errors import ArgumentError, GradientError, shown
 from ..uop.kernel import Gradient, Placeholder, call, covers, finished, written
 from ..uop.ops import Ops, UOp
 from .base import Base, result, tensor_of
@@ -55,7 +55,7 @@ class Kernels(Indexing):
         sources = [
             (i, t.uop) for i, t in enumerate(tensors) if i in old or (i in read and i not in stored)
         ]
-        rule = None if grad_fxn is None else _gradient(grad_fxn, tensors, stored, sources)
+        rule = None if grad_fxn is None else _gradient(grad_fxn, tensors, [i for i, _ in sources])
         outputs = [(i, tensors[i].dtype, tensors[i].shape) for i in stored]
         made = call(sink, sources, outputs, gradient=rule)
         new = {i: result(u, *tensors) for i, u in zip(stored, made, strict=True)}
@@ -77,31 +77,44 @@ def _sink(fxn: Callable[..., UOp], places: Sequence[Placeholder]) -> UOp:
 def _gradient(
     grad_fxn: Callable[..., Any],
     tensors: Sequence[Tensor],
-    stored: Sequence[int],
-    sources: Sequence[tuple[int, UOp]],
+    sources: Sequence[int],
 ) -> Gradient:
-    """`grad_fxn` on nodes. It keeps the tensors as they are now."""
+    """`grad_fxn` on nodes: on the tensors as they are now, but those that the kernel reads are the
+    sources of the node that it is asked about."""
     now = [result(t.uop, t) for t in tensors]
 
-    def rule(node: UOp, g: UOp) -> list[UOp | None]:
-        flow = result(g, *now)
-        each = [flow if i == node.arg.which else None for i in range(len(stored))]
-        found = grad_fxn(flow if len(stored) == 1 else each, *now)
-        if not isinstance(found, (tuple, list)) or len(found) != len(now):
-            raise GradientError(
-                f"custom_kernel: grad_fxn returns {len(now)} gradients, one for each tensor."
-            )
-        return [_flow(found[i], u) for i, u in sources]
+    def rule(node: UOp, flows: Sequence[UOp | None]) -> list[UOp | None]:
+        given = list(now)
+        for i, u in zip(sources, node.src, strict=True):
+            given[i] = result(u, now[i])
+        each = [None if g is None else result(g, *now) for g in flows]
+        found = grad_fxn(each[0] if len(each) == 1 else each, *given)
+        parts = gradients_of("custom_kernel", found, given)
+        return [parts[i] for i in sources]
 
     return rule
 
 
-def _flow(found: Any, source: UOp) -> UOp | None:
+def gradients_of(name: str, found: Any, tensors: Sequence[Base]) -> list[UOp | None]:
+    """What a grad_fxn gave, checked: a gradient or None for each tensor."""
+    if not isinstance(found, (tuple, list)) or len(found) != len(tensors):
+        count = len(tensors)
+        raise GradientError(
+            f"{name}: grad_fxn returns a tuple of {count} gradients, one for each tensor, not"
+            f" {shown(found) if not isinstance(found, (tuple, list)) else len(found)}."
+        )
+    return [_flow(name, i, g, t.uop) for i, (g, t) in enumerate(zip(found, tensors, strict=True))]
+
+
+def _flow(name: str, number: int, found: Any, source: UOp) -> UOp | None:
     if found is None:
         return None
-    uop: UOp = found.uop if isinstance(found, Base) else found
-    if uop.shape != source.shape:
+    if not isinstance(found, Base):
         raise GradientError(
-            f"custom_kernel: grad_fxn gave shape {uop.shape} for a tensor of {source.shape}."
+            f"{name}: grad_fxn gives a tensor or None for tensor {number}, not {shown(found)}."
         )
-    return uop.cast(source.dtype)
+    if found.shape != source.shape:
+        raise GradientError(
+            f"{name}: grad_fxn gave shape {found.shape} for tensor {number} of {source.shape}."
+        )
+    return found.uop.cast(source.dtype) if source.dtype.is_float else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def product_dtypes(dtype: DType) -> tuple[DType, DType]:
     """(what products of `dtype` accumulate in, what the result is)."""
     if dtype.is_float:
-        return (dtypes.float32 if dtype.itemsize == 2 else dtype), dtype
+        return dtype.arithmetic, dtype
     return sum_dtype(dtype), sum_dtype(dtype)
 
 

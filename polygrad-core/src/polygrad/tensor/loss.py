@@ -13,6 +13,7 @@ from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
+from .checks import check_range
 from .convolution import Convolution
 from .reduce import log_softmax, narrow, quotient, wide
 
@@ -91,6 +92,7 @@ class Loss(Convolution):
                 f"{name}: scores {shape} with classes in axis {at} take class numbers of shape"
                 f" {rest}, got {y.dtype.name} {y.shape}."
             )
+        check_range(name, y, 0, classes, f"the {classes} classes", ignore)
         numbers = UOp.iota(classes).cast(dtypes.int64 if y.dtype.itemsize == 8 else dtypes.int32)
         mine = y.uop.cast(numbers.dtype)
         spread = mine.reshape((*rest[:at], 1, *rest[at:])).expand(shape)

@@ -27,10 +27,9 @@ Rule = Callable[[UOp, UOp], "Sequence[UOp | None]"]
 
 def _values(node: UOp) -> list[UOp]:
     """All values of the function that `node` is one of."""
-    name, _, count = node.arg
     return [
-        UOp(Ops.FUNCTION, s.dtype, node.src, (name, i, count))
-        for i, s in enumerate(node.src[:count])
+        UOp(Ops.FUNCTION, s.dtype, node.src, node.arg._replace(which=i))
+        for i, s in enumerate(node.src[: node.arg.total])
     ]
 
 
@@ -53,10 +52,8 @@ def turned(u: UOp) -> UOp:
 def _mask(u: UOp, least: int, most: int | None = None) -> UOp:
     """Zeros where column - row is outside [least, most]."""
     rows, n = u.shape[-2:]
-    i = UOp.iota(max(rows, 1)).reshape((max(rows, 1), 1)).expand((max(rows, 1), n))
-    j = UOp.iota(max(n, 1)).reshape((1, max(n, 1))).expand((max(rows, 1), max(n, 1)))
-    if 0 in u.shape:
-        return u
+    i = UOp.iota(rows).reshape((rows, 1)).expand((rows, n))
+    j = UOp.iota(n).reshape((1, n)).expand((rows, n))
     inside = (j - i) >= least
     if most is not None:
         inside = inside & ((j - i) <= most)
@@ -120,8 +117,9 @@ def rows_of(u: UOp, order: UOp) -> UOp:
     count = order.shape[1]
     if 0 in u.shape:
         return u
-    first = (UOp.iota(batch) * n).reshape((batch, 1)).expand((batch, count))
-    at = (order + first).reshape((batch * count,))
+    wide = dtypes.int64 if batch * n >= 1 << 31 else dtypes.int32
+    first = (UOp.iota(batch, wide) * n).reshape((batch, 1)).expand((batch, count))
+    at = (order.cast(wide) + first).reshape((batch * count,))
     return u.reshape((batch * n, m)).gather(at, 0).reshape((batch, count, m))
 
 

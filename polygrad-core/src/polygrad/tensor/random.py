@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, shown
+from ..float_layout import LAYOUTS
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import most
 from . import formulas
@@ -21,9 +22,6 @@ from .creation import Creation, made
 
 if TYPE_CHECKING:
     from .tensor import Tensor
-
-# Random bits that a float of each type holds below 1, and of which word end they are taken.
-_BITS = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24}
 
 
 def words(count: int, pieces: int = 1) -> list[UOp]:
@@ -44,7 +42,7 @@ def unit(shape: Shape, dtype: DType) -> UOp:
         high, low = words(n, 2)
         whole = (high >> 5).cast(dtype) * 67108864.0 + (low >> 6).cast(dtype)  # 27 and 26 bits
         return (whole * 2.0**-53).reshape(shape)
-    bits = _BITS[dtype]
+    bits = LAYOUTS[dtype.name].mantissa + 1
     (word,) = words(n)
     wide = (word >> (32 - bits)).cast(dtypes.float32) * 2.0**-bits
     return wide.cast(dtype).reshape(shape)

@@ -1,13 +1,14 @@
 """Reductions: axes that disappear into a sum, a product, an extreme or a statistic.
 
 `axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of
-bool and small integers are int32, as numpy's; 16-bit floats accumulate in float32 and are rounded
-once.
+bool and small integers are in the default integer, as numpy's, which is int32 here; those of 64
+bits stay, and all wrap (`dtype=` gives another). Narrow floats accumulate in float32 and are
+rounded once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
@@ -30,16 +31,9 @@ def kept(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
-def total(u: UOp, axes: Sequence[int], op: Ops = Ops.ADD) -> UOp:
-    """A sum or product in u's dtype, 16-bit floats through float32."""
-    if u.dtype.is_float and u.dtype.itemsize == 2:
-        return u.cast(dtypes.float32).reduce(op, axes).cast(u.dtype)
-    return u.reduce(op, axes)
-
-
 def wide(u: UOp) -> UOp:
-    """Floats wide enough to accumulate in: float32 for ints and 16-bit floats."""
-    return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.itemsize == 2 else u
+    """Floats wide enough to accumulate in: float32 for ints and narrow floats."""
+    return u.cast(dtypes.float32) if not u.dtype.is_float or u.dtype.is_narrow else u
 
 
 def narrow(u: UOp, dtype: DType) -> UOp:
@@ -102,7 +96,7 @@ class Reduce(Joining):
     def _total(self, name: str, op: Ops, axis: Axes, keepdim: Flag, dtype: Any) -> Tensor:
         axes = axes_of(name, axis, self.ndim)
         wanted = sum_dtype(self.uop.dtype) if dtype is None else to_dtype(dtype)
-        return self._reduced(total(self.uop.cast(wanted), axes, op), axes, keepdim)
+        return self._reduced(self.uop.cast(wanted).reduce(op, axes), axes, keepdim)
 
     def mean(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
         """The mean, float32 for integers; NaN of nothing."""
@@ -318,18 +312,27 @@ def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
 
 
 def vector_norm(u: UOp, axes: Sequence[int], p: Any) -> UOp:
-    """Of wide floats. The slope of the 2-norm at 0 is 0."""
+    """Of wide floats. An element that is 0 has slope 0, whatever the norm."""
     inf = formulas.INF
     if p == 2:
-        square = (u * u).reduce(Ops.ADD, axes)
-        zero = square.eq(0.0)
-        return zero.where(square, formulas.sqrt(zero.where(square._with(1.0), square)))
+        return _root((u * u).reduce(Ops.ADD, axes), formulas.sqrt)
     size_of = formulas.absolute(u)
     if p in (inf, -inf):
         return size_of.reduce(Ops.MAXIMUM if p > 0 else Ops.MINIMUM, axes)
+    some = u.ne(0.0)
     if p == 0:
-        return u.ne(0.0).cast(u.dtype).reduce(Ops.ADD, axes)
+        return some.cast(u.dtype).reduce(Ops.ADD, axes)
     if p == 1:
         return size_of.reduce(Ops.ADD, axes)
-    powers = UOp.alu(Ops.POW, size_of, size_of._with(p)).reduce(Ops.ADD, axes)
-    return UOp.alu(Ops.POW, powers, powers._with(1.0 / p))
+    powers = some.where(_power(some.where(size_of, 1.0), p), 0.0 if p > 0 else inf)
+    return _root(powers.reduce(Ops.ADD, axes), lambda total: _power(total, 1.0 / p))
+
+
+def _power(u: UOp, exponent: float) -> UOp:
+    return UOp.alu(Ops.POW, u, u._with(exponent))
+
+
+def _root(total: UOp, root: Callable[[UOp], UOp]) -> UOp:
+    """`root` of a sum, 0 with slope 0 for 0."""
+    zero = total.eq(0.0)
+    return zero.where(total, root(zero.where(total._with(1.0), total)))

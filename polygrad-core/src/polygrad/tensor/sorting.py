@@ -8,6 +8,7 @@ in ascending order and first in descending, and `median` and `quantile` of it ar
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes, to_dtype
@@ -17,6 +18,7 @@ from . import merging
 from .base import (
     Flag,
     Integer,
+    axes_of,
     axis_of,
     common_dtype,
     either,
@@ -27,6 +29,7 @@ from .base import (
 )
 from .kernels import Kernels
 from .random import words
+from .reduce import narrow, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -125,6 +128,36 @@ class Sorting(Kernels):
         cut = [(0, count if a == at else m, 1) for a, m in enumerate(self.shape)]
         return result(values.uop.shrink(cut), values), result(places.uop.shrink(cut), places)
 
+    def kthvalue(
+        self,
+        k: Integer,
+        dim: Integer = -1,
+        keepdim: Flag = False,
+        *,
+        axis: Integer | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(the k-th least element along an axis, counted from 1; where it is).
+
+        >>> from polygrad import Tensor
+        >>> value, place = Tensor([5.0, 1.0, 3.0]).kthvalue(2)
+        >>> value.item(), place.item()
+        (3.0, 2)
+        """
+        at = axis_of("kthvalue", dim if axis is None else axis, self.ndim)
+        n = self.shape[at] if self.ndim else 1
+        which = integer("kthvalue", "k", k, 1)
+        if which > n:
+            raise ArgumentError(
+                f"kthvalue: k is {which}, axis {at} of {self.shape} has {n} elements."
+            )
+        pair = self.sort(at)
+        if not self.ndim:
+            return pair
+        cut = [(which - 1, which, 1) if a == at else (0, m, 1) for a, m in enumerate(self.shape)]
+        shape = [1 if a == at else m for a, m in enumerate(self.shape) if keepdim or a != at]
+        values, places = (result(t.uop.shrink(cut).reshape(shape), t) for t in pair)
+        return values, places
+
     @staticmethod
     def randperm(n: Integer, device: Any = None, dtype: Any = dtypes.int32) -> Tensor:
         """The numbers below n in a random order: those of 64 random bits each."""
@@ -188,62 +221,67 @@ class Sorting(Kernels):
 
     def median(
         self,
-        axis: Integer | None = None,
+        axis: Integer | Sequence[Integer] | None = None,
         keepdim: Flag = False,
         *,
-        dim: Integer | None = None,
+        dim: Integer | Sequence[Integer] | None = None,
     ) -> Tensor:
-        """The middle element along an axis (of all by default), the mean of the middle two of an
-        even number, in a float dtype; NaN where there is one. numpy's rule, not torch's."""
-        return self.quantile(0.5, either("median", axis, dim), keepdim)
+        """The middle element along axes (of all by default), the mean of the middle two of an even
+        number, in a float dtype; NaN where there is one. numpy's rule, not torch's."""
+        return self._quantiles("median", [0.5], either("median", axis, dim), keepdim)[0]
 
     def quantile(
         self,
         q: Any,
-        axis: Integer | None = None,
+        axis: Integer | Sequence[Integer] | None = None,
         keepdim: Flag = False,
         *,
-        dim: Integer | None = None,
+        dim: Integer | Sequence[Integer] | None = None,
     ) -> Tensor:
-        """The value below which the fraction `q` of an axis lies (of all elements by default), on
-        the line between neighbours. Several fractions, with one axis, come first in the shape. NaN
-        where there is one."""
-        axis = either("quantile", axis, dim)
-        floats = self._float()
+        """The value below which the fraction `q` of the elements along axes lies (of all elements
+        by default), on the line between neighbours. Several fractions, with one axis, come first in
+        the shape. NaN where there is one."""
         given = q if isinstance(q, (list, tuple)) else [q]
         fractions = [float(number("quantile", "q", f)) for f in given]
         if any(not 0.0 <= f <= 1.0 for f in fractions):
             raise ArgumentError(f"quantile: fractions lie between 0 and 1, not {q}.")
-        at = 0 if axis is None else axis_of("quantile", axis, self.ndim)
-        u = floats.reshape((self.numel(),)) if axis is None else floats
-        if not u.shape or u.shape[at] == 0:
-            raise ArgumentError(f"quantile: there is nothing along the axis of {self.shape}.")
-        ordered = result(u, self).sort(at)[0].uop
-        lines = [_between(ordered, at, f) for f in fractions]
-        one = [n if a != at else 1 for a, n in enumerate(u.shape)]
-        shape = [1] * self.ndim if axis is None else one
-        kept = shape if keepdim else [n for a, n in enumerate(one) if a != at]
+        made = self._quantiles("quantile", fractions, either("quantile", axis, dim), keepdim)
         if not isinstance(q, (list, tuple)):
-            return result(lines[0].reshape(kept), self)
+            return made[0]
         from .tensor import Tensor
 
-        return Tensor.stack(*(result(x.reshape(kept), self) for x in lines))
+        return Tensor.stack(*made)
+
+    def _quantiles(
+        self, name: str, fractions: Sequence[float], axis: Any, keepdim: bool
+    ) -> list[Tensor]:
+        axes, u = axes_of(name, axis, self.ndim), self._float()
+        kept = [n for a, n in enumerate(u.shape) if a not in axes]
+        count = math.prod(u.shape[a] for a in axes)
+        if not count:
+            raise ArgumentError(f"{name}: there is nothing along the axis of {self.shape}.")
+        rest = (a for a in range(self.ndim) if a not in axes)
+        rows = u.permute((*rest, *axes)).reshape((*kept, count))
+        ordered = wide(result(rows, self).sort(-1)[0].uop)
+        shape = [1 if a in axes else n for a, n in enumerate(u.shape)] if keepdim else kept
+        lines = (_between(ordered, f).reshape(shape) for f in fractions)
+        return [result(narrow(line, u.dtype), self) for line in lines]
 
 
-def _between(ordered: UOp, axis: int, fraction: float) -> UOp:
-    """The element at `fraction` of the way along sorted rows; NaN where the last is."""
-    n = ordered.shape[axis]
+def _between(ordered: UOp, fraction: float) -> UOp:
+    """The element at `fraction` of the way along sorted rows; NaN where the last is. A mean with
+    weights: a difference of neighbours may overflow, and that of equal infinities is NaN."""
+    n = ordered.shape[-1]
     place = fraction * (n - 1)
     low = min(int(place), n - 1)
     weight = place - low
 
     def element(i: int) -> UOp:
-        return ordered.shrink(
-            [(i, i + 1, 1) if a == axis else (0, m, 1) for a, m in enumerate(ordered.shape)]
-        )
+        return ordered.shrink([*((0, m, 1) for m in ordered.shape[:-1]), (i, i + 1, 1)])
 
-    value = element(low)
+    value = first = element(low)
     if weight:
-        value = value + (element(low + 1) - value) * weight
+        after = element(low + 1)
+        value = first.eq(after).where(first, first * (1.0 - weight) + after * weight)
     last = element(n - 1)
     return last.ne(last).where(last, value)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, to_dtype
-from ..errors import ArgumentError, ShapeError, shown
+from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Statistics(Writing):
-    """bincount, histogram, multinomial, cov, cdist, cummax, logcumsumexp, index_put and others."""
+    """bincount, histogram, multinomial, cov, cdist, cummax, index_put and others."""
 
     __slots__ = ()
 
@@ -58,6 +58,8 @@ class Statistics(Writing):
         >>> Tensor([1, 0, 1]).bincount().tolist()
         [1, 2]
         """
+        if self.dtype.kind == "bool":
+            return self.cast(dtypes.int32).bincount(weights, minlength)
         if self.ndim != 1 or not self.dtype.is_int:
             raise ShapeError(
                 f"bincount takes a vector of integers, not {self.dtype.name} {self.shape}."
@@ -93,6 +95,7 @@ class Statistics(Writing):
         """(counts, edges) as numpy's: `bins` equal parts of `range`, by default from the least to
         the largest element, or a vector of rising edges. Each part holds its lower edge, the last
         one both. Counts are int32, or sums of `weights`; `density` divides so that the area is 1.
+        NaN is in no part, and a range that would come from NaN is NaN (numpy raises).
 
         >>> from polygrad import Tensor
         >>> Tensor([0.0, 1.0, 1.5, 4.0]).histogram(2)[0].tolist()
@@ -252,23 +255,6 @@ class Statistics(Writing):
         places = result(reached.where(numbers, 0).scan(Ops.MAXIMUM, a), self)
         return self.gather(a, places), places
 
-    def logcumsumexp(self, axis: Integer | None = None, *, dim: Integer | None = None) -> Tensor:
-        """log(cumsum(exp(self))) along an axis (the first by default) without overflow. log2(n)
-        passes, each adding what stands twice as far back (Hillis and Steele 1986)."""
-        axis = either("logcumsumexp", axis, dim)
-        a = axis_of("logcumsumexp", 0 if axis is None else axis, self.ndim)
-        u = wide(self._float())
-        n = u.shape[a] if u.shape else 0
-        back = 1
-        while back < n:
-            pads, keep = [(0, 0, 0)] * len(u.shape), [(0, m, 1) for m in u.shape]
-            pads[a], keep[a] = (back, 0, 0), (0, n - back, 1)
-            earlier = u.shrink(keep).pad(pads)
-            inside = (UOp.iota(n) >= back).reshape(_along(a, u.shape)).broadcast_to(u.shape)
-            u = inside.where(formulas.logaddexp(u, earlier), u).contiguous()
-            back *= 2
-        return result(narrow(u, self._float().dtype), self)
-
     # ---- places
 
     def argwhere(self) -> Tensor:
@@ -284,10 +270,10 @@ class Statistics(Writing):
         >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
         [0, 0, 6]
         """
-        view = parse(self.shape, indices if isinstance(indices, tuple) else (indices,))
+        view = parse("index_put", self.shape, indices if isinstance(indices, tuple) else (indices,))
         total = self.numel()
         kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
-        numbers = (UOp.iota(max(total, 1), kind) + 1).shrink([(0, total, 1)]).reshape(self.shape)
+        numbers = (UOp.iota(total, kind) + 1).reshape(self.shape)
         places = read(numbers, view) - 1  # outside its axis an index reads 0, here -1
         given = operand(values, "index_put")
         if isinstance(given, Base):
@@ -340,8 +326,11 @@ class Statistics(Writing):
     # ---- numbers
 
     def nextafter(self, other: Operand) -> Tensor:
-        """The next float after self towards `other`, in their common dtype."""
+        """The next float after self towards `other`, in their common dtype, which has 16 bits or
+        more."""
         (a, b), tensors = joined_floats("nextafter", self, other)
+        if a.dtype not in _BITS:
+            raise DTypeError(f"nextafter takes floats of 16 bits or more, not {a.dtype.name}.")
         return result(_next_float(a, b), *tensors)
 
     @staticmethod
@@ -387,12 +376,17 @@ def _along(axis: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(n if a == axis else 1 for a, n in enumerate(shape))
 
 
-_BITS: dict[int, DType] = {2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+_BITS: dict[DType, DType] = {  # the words of floats whose order is that of their bits
+    dtypes.float16: dtypes.uint16,
+    dtypes.bfloat16: dtypes.uint16,
+    dtypes.float32: dtypes.uint32,
+    dtypes.float64: dtypes.uint64,
+}
 
 
 def _next_float(a: UOp, b: UOp) -> UOp:
     """By one in the bits of the size, up or down; from 0 to the least float of b's sign."""
-    whole = _BITS[a.dtype.itemsize]
+    whole = _BITS[a.dtype]
     bits = a.bitcast(whole)
     grows = (a < b).eq(a > 0.0)
     moved = grows.where(bits + 1, bits - 1)

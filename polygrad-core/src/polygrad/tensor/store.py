@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from .. import settings
 from ..dtype import DType
 from ..engine.capture import active as capturing
-from ..uop.ops import Ops, UOp, size
+from ..engine.owner import explicit
+from ..engine.weak import WeakTable
+from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.sizes import actual, capacity
-from .base import Base, _leaves, leaf
+from .base import Base, _leaves, away, leaf, one_owner
 
 if TYPE_CHECKING:
+    from ..engine.runtime import Parts, Runtime
     from .tensor import Tensor
 
 
@@ -78,36 +83,100 @@ def differentiated(tensors: Sequence[Base]) -> None:
 
 
 def _take_differentiated() -> list[Base]:
-    waiting = _differentiated.get() or []
-    found = [t for r in waiting if (t := r()) is not None and t.uop.op is not Ops.BUFFER]
-    waiting.clear()
-    return found
+    """Those of the current runtime; the others wait for theirs."""
+    waiting, here = _differentiated.get() or [], explicit.get()
+    living = [t for r in waiting if (t := r()) is not None and t.uop.op is not Ops.BUFFER]
+    waiting[:] = [ref(t) for t in living if t._owner is not here]
+    return [t for t in living if t._owner is here]
 
 
 def realize(tensors: Sequence[Base]) -> None:
     """Compute tensors together. Each then stands on its result, unless a gradient still goes
     through."""
-    from .. import engine
-
     lazy = [t for t in tensors if t.uop.op is not Ops.BUFFER]
     if not lazy or capturing.get() is not None:  # in a capture all stays lazy: nobody can tell
         return
+    owner = one_owner(lazy)
+    if owner is explicit.get():
+        _realize(lazy)
+    else:
+        with inside(owner):
+            _realize(lazy)
+
+
+def inside(owner: Runtime | None) -> AbstractContextManager[Any]:
+    """A block in which `owner` is the current runtime."""
+    from ..engine.runtime import owned_by, use
+
+    return nullcontext() if owner is explicit.get() else use(owned_by(owner))
+
+
+def _realize(lazy: list[Base]) -> None:
+    from .. import engine
+
     released: set[int] = set()
     if any(t.uop.op is Ops.AFTER for t in lazy):
-        ending = _take_differentiated()
+        ending = [t for t in _take_differentiated() if not _let_go(t)]
         released = set(map(id, ending))
         lazy += ending
+    watched = len(policies) or settings.get("LOGICAL") == "always"
+    graphs = _graphs(lazy, engine.current().graphs) if watched else {}
     kept = [t for t in lazy if t._requires_grad and not is_leaf(t) and id(t) not in released]
     stored = engine.realize([t.uop for t in lazy], [t.uop for t in kept])
     keeping = set(map(id, kept))
     for t, node in zip(lazy, stored, strict=True):
+        if id(t) in graphs:
+            engine.current().graphs.set(node, graphs[id(t)])
         if id(t) not in keeping:
             _settle(t, node, id(t) in released)
 
 
+def _graphs(lazy: Sequence[Base], known: WeakTable[Parts]) -> dict[int, Parts]:
+    """What computes each tensor that keeps its graph, by the tensor's id."""
+    kept = {id(t): unfolded(t.uop, known) for t in lazy if policy_of(t) == "always"}
+    return {key: (u.op, u.dtype, u.src, u.arg) for key, u in kept.items()}
+
+
+def unfolded(root: UOp, graphs: WeakTable[Parts]) -> UOp:
+    """`root` down to data: a leaf whose graph was kept is that graph, an assignment its value."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort((root,)):
+        parts = graphs.get(node)
+        if parts is not None:
+            new[node] = UOp(*parts)
+        elif node.op is Ops.AFTER:
+            new[node] = new[node.src[1].src[1]]
+        else:
+            src = tuple([new[s] for s in node.src])
+            new[node] = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
+    return new[root]
+
+
+policies: WeakTable[str] = WeakTable()  # of tensors that have their own
+
+
+def policy_of(t: Base) -> str:
+    """What LOGICAL is for `t`: whether its graph is kept when it has been computed."""
+    return policies.get(t) or str(settings.get("LOGICAL"))
+
+
+def _let_go(t: Base) -> bool:
+    """Put a tensor whose value is known, and whose graph has ended, on it; whether there was one.
+
+    Its graph would count as a reader of what is written now, and cost a copy."""
+    from .. import engine
+
+    runtime = engine.current()
+    leaf = runtime.leaf_of(t.uop)
+    if leaf is None or runtime.find(leaf) is None:
+        return False
+    _settle(t, leaf, True)
+    return True
+
+
 def _settle(t: Base, node: UOp, released: bool) -> None:
     t._replace(node)
-    t._device = node.arg[2]
+    t._device, t._owner = node.arg[2], explicit.get()
     if released and not is_leaf(t):
         t._requires_grad = None  # its graph is gone, so nothing can ask it for gradients again
     elif node.dtype.is_float:
@@ -125,8 +194,10 @@ def read(t: Base) -> memoryview:
     capture = capturing.get()
     if capture is not None:
         capture.check_read(t.uop)
+    if away(t):
+        with inside(t._owner):
+            return read(t)
     nbytes = size(actual(t.uop.shape)) * t.uop.dtype.itemsize
     realize([t])
-    runtime = engine.current()
     node = t.uop if t.uop.op is Ops.BUFFER else engine.realize([t.uop], [t.uop])[0]
-    return runtime.buffer_of(node).read(nbytes)
+    return engine.current().read(node, nbytes)

@@ -6,12 +6,14 @@ from typing import Any
 
 from .. import settings
 from ..dtype import to_dtype
+from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
-from ..errors import DTypeError, public
+from ..engine.owner import explicit, mixed
+from ..errors import public
 from ..uop.ops import UOp
 from . import base, host
-from .base import Base, Flag, _leaves
-from .interop import Interop
+from .base import Base, Flag, _leaves, away, maybe, wants_gradient
+from .keeping import Keeping
 from .store import bind, device_name, own
 
 
@@ -28,7 +30,7 @@ class _Class(type):
         settings.Context(TRAINING=bool(value)).__enter__()
 
 
-class Tensor(Interop, metaclass=_Class):
+class Tensor(Keeping, metaclass=_Class):
     """A lazy array: operations build a graph, which runs when a value is needed.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -53,15 +55,15 @@ class Tensor(Interop, metaclass=_Class):
     ) -> None:
         wanted = None if dtype is None else to_dtype(dtype)
         self.grad = None
-        self._is_param = is_param
-        self._requires_grad = requires_grad
+        self._is_param = maybe("is_param", is_param)
+        if isinstance(data, Symbol):
+            data = base.tensor_of(data, "Tensor")
+        self._owner = explicit.get()
         if isinstance(data, Base):
+            if away(data):
+                raise mixed(self._owner, data._owner)
             source = data if device is None else data.to(device)  # type: ignore[attr-defined]
             self.uop, self._device = source.uop.cast(wanted or source.dtype), source._device
-            if requires_grad is None:
-                self._requires_grad = data._requires_grad
-            elif requires_grad:  # a leaf of its own, with storage of its own
-                self.uop = own(self.uop, self.device)
         else:
             found, shape, values = host.from_host(data, wanted)
             self._device = device_name(device)
@@ -69,11 +71,16 @@ class Tensor(Interop, metaclass=_Class):
             bind(self.uop, values)
             if wanted is not None:
                 self.uop = self.uop.cast(wanted)
+        requires_grad = wants_gradient(requires_grad, self.uop.dtype)
+        self._requires_grad = requires_grad
+        if isinstance(data, Base):
+            if requires_grad is None:
+                self._requires_grad = data._requires_grad
+            elif requires_grad:  # a leaf of its own, with storage of its own
+                self.uop = own(self.uop, self.device)
         capture = capturing.get()
         if capture is not None:
             capture.used((data,) if isinstance(data, Base) else (), self)
-        if requires_grad and not self.uop.dtype.is_float:
-            raise DTypeError(f"only float tensors take gradients, not {self.uop.dtype.name}.")
         if self.uop.provenance is None:
             base._mark(self.uop, base._site())
         if self.uop.dtype.is_float and (requires_grad or not isinstance(data, Base)):

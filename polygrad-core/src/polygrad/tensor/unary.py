@@ -1,6 +1,6 @@
 """Functions of one variable. Integers become the default float where the result is no integer.
 
-16-bit floats are computed in float32 and rounded once where a function takes several steps.
+Narrow floats are computed in float32 and rounded once where a function takes several steps.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..dtype import dtypes
-from ..errors import DTypeError
+from ..errors import ArgumentError, DTypeError, shown
 from ..uop.ops import Ops, UOp
 from . import formulas
-from .base import Flag, Real, result
+from .base import Flag, Integer, Real, integer, result
 from .elementwise import Elementwise, half_wide
 
 if TYPE_CHECKING:
@@ -175,9 +175,28 @@ class Unary(Elementwise):
         """Rounded towards zero."""
         return self._round(Ops.TRUNC)
 
-    def round(self) -> Tensor:
-        """Rounded to the nearest integer, halves to even."""
-        return self._round(Ops.ROUND)
+    def round(self, decimals: Integer = 0) -> Tensor:
+        """Rounded to the nearest integer, or to multiples of 10^-decimals; halves to even.
+
+        numpy's and torch's formula, round(x * 10^decimals) / 10^decimals, so 2.675 to two decimals
+        may go either way. From -30 to 30; integers take no decimals below 0.
+
+        >>> round(Tensor([1.25, -0.5]), 1).tolist()
+        [1.2000000476837158, -0.5]
+        """
+        decimals = integer("round", "decimals", decimals)
+        if abs(decimals) > 30:
+            raise ArgumentError(f"round: decimals are from -30 to 30, not {shown(decimals)}.")
+        if decimals < 0 and not self.uop.dtype.is_float:
+            raise DTypeError(
+                f"round takes no decimals below 0 of {self.uop.dtype.name}; cast to a float first."
+            )
+        if not decimals or not self.uop.dtype.is_float:
+            return self._round(Ops.ROUND)
+        return result(half_wide(lambda x: _to_decimals(x, decimals), self.uop), self)
+
+    def __round__(self, ndigits: Integer | None = None) -> Tensor:
+        return self.round(ndigits or 0)
 
     # ---- tests
 
@@ -187,31 +206,36 @@ class Unary(Elementwise):
 
     def isinf(self, detect_positive: Flag = True, detect_negative: Flag = True) -> Tensor:
         """Whether an element is infinite."""
-        x, no = self._float(), UOp.const(dtypes.bool, False).broadcast_to(self.shape)
+        x, no = _arithmetic(self._float()), UOp.const(dtypes.bool, False).broadcast_to(self.shape)
         positive = x.eq(math.inf) if detect_positive else no
         return result(positive | (x.eq(-math.inf) if detect_negative else no), self)
 
     def isfinite(self) -> Tensor:
         """Whether an element is neither NaN nor infinite."""
-        return result(formulas.isfinite(self._float()), self)
+        return result(formulas.isfinite(_arithmetic(self._float())), self)
 
     def nan_to_num(
         self, nan: Real = 0.0, posinf: Real | None = None, neginf: Real | None = None
     ) -> Tensor:
         """NaN and infinities replaced; None is the largest and smallest finite number."""
         x = self.uop
-        if not x.dtype.is_float:
+        layout = x.dtype.layout
+        if layout is None:
             return result(x, self)
-        big = _LARGEST[x.dtype.name]
+        big = layout.maximum
         high, low = big if posinf is None else posinf, -big if neginf is None else neginf
         x = x.eq(math.inf).where(x._with(high), x)
         x = x.eq(-math.inf).where(x._with(low), x)
         return result(formulas.isnan(x).where(x._with(nan), x), self)
 
 
-_LARGEST = {
-    "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38,
-    "float32": 3.4028234663852886e38,
-    "float64": 1.7976931348623157e308,
-}
+def _to_decimals(x: UOp, decimals: int) -> UOp:
+    scale = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return UOp.alu(Ops.ROUND, x * scale) / scale
+    return UOp.alu(Ops.ROUND, x / scale) * scale
+
+
+def _arithmetic(x: UOp) -> UOp:
+    """In float32 if `x` is narrower: its own dtype may lack inf."""
+    return x.cast(x.dtype.arithmetic)

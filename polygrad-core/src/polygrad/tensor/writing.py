@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
+from ..schedule.moving import both, covered, put
 from ..uop.ops import UOp, size
-from .base import Base, Flag, Integer, Operand, axis_of, either, operand, result, scalar, tensor_of
+from .base import (
+    Base,
+    Flag,
+    Integer,
+    Operand,
+    axis_of,
+    either,
+    operand,
+    result,
+    scalar,
+    tensor_of,
+)
+from .checks import check_index
 from .decompositions import Decompositions
-from .indexing import View, flat_places, joined_arrays, parse, read, wrapped
+from .indexing import View, check_owners, flat_places, joined_arrays, parse, read, wrapped
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -38,10 +51,11 @@ class Writing(Decompositions):
 
     def __setitem__(self, index: Any, value: Operand) -> None:
         given = operand(value, "setitem")
+        check_owners(self, index, given)
         if _is_mask(index, self):
             self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
             return
-        view = parse(self.shape, index)
+        view = parse("setitem", self.shape, index)
         if view.arrays:
             new = _scattered(self.uop, view, given)
         else:
@@ -59,7 +73,8 @@ class Writing(Decompositions):
         value: Operand = None,
     ) -> Tensor:
         """self with src[i][j] written to [index[i][j]][j] for dim 0, and so on; `reduce` "add" or
-        "multiply" combines with what is there."""
+        "multiply" combines with what is there. An index outside its axis writes nothing, or is an
+        IndexError under POLY_CHECK=1."""
         return self._scatter(
             "scatter",
             either("scatter", dim, axis),
@@ -89,6 +104,7 @@ class Writing(Decompositions):
                 f" {self.shape}."
             )
         updates = source.uop.cast(self.dtype) * alpha if alpha != 1 else source.uop.cast(self.dtype)
+        check_index("index_add", chosen, a, self.shape)
         places = wrapped(chosen.uop, self.shape[a])
         return result(self.uop.scatter(places, updates, a, "add"), self, chosen, source)
 
@@ -241,27 +257,34 @@ def _masked(x: UOp, mask: UOp, value: Any) -> UOp:
 
 def _compressed(x: UOp, mask: UOp, value: Base) -> UOp:
     """One value for each true element: the mask is computed to number them."""
-    view = parse(x.shape, result(mask))
+    view = parse("setitem", x.shape, result(mask))
     return _scattered(x, view, value)
 
 
 def _overlaid(x: UOp, view: View, value: Any) -> UOp:
     """The value moved to where the index reads, under a mask of that place."""
-    inner = _spread(value, x.dtype, view.shape)
-    box = tuple(-(-(stop - start) // step) for start, stop, step in view.bounds)
-    placed = inner.reshape(box).flip(view.flips)
+    box = [-(-(stop - start) // step) for start, stop, step in view.bounds]
     pads = []
     for n, count, (start, _, step) in zip(x.shape, box, view.bounds, strict=True):
         extent = (count - 1) * step + 1 if count else 0
         pads.append((start, n - start - extent, step - 1) if count else (n, 0, 0))
     inside = UOp.const(dtypes.bool, True).broadcast_to(box).pad(pads)
+    for axis, begin, length in view.moving:
+        inside = both(inside, covered(x.shape, axis, begin, length))
+    if not isinstance(value, Base):
+        return inside.where(scalar("setitem", value, x.dtype, x.shape), x)
+    for axis, _, length in view.moving:
+        box[axis] = length
+    placed = _spread(value, x.dtype, view.shape).reshape(box).flip(view.flips)
+    for axis, begin, _ in view.moving:
+        placed = put(placed, axis, begin, x.shape[axis])
     return inside.where(placed.pad(pads), x)
 
 
 def _scattered(x: UOp, view: View, value: Any) -> UOp:
     axes = [axis for axis, _ in view.arrays]
     bounds = zip(view.bounds, x.shape, strict=True)
-    whole = not view.flips and all(b == (0, n, 1) for b, n in bounds)
+    whole = not (view.flips or view.moving) and all(b == (0, n, 1) for b, n in bounds)
     if len(axes) == 1 and whole and view.shape == x.shape and view.place == axes[0]:
         a = axes[0]
         nodes, common = joined_arrays([view.arrays[0][1]], [x.shape[a]])
@@ -271,7 +294,7 @@ def _scattered(x: UOp, view: View, value: Any) -> UOp:
     # at 1, as an index outside its axis reads 0.
     total = size(x.shape)
     wide = dtypes.int64 if total >= 1 << 31 else dtypes.int32
-    numbers = (UOp.iota(max(total, 1), wide) + 1).shrink([(0, total, 1)]).reshape(x.shape)
+    numbers = (UOp.iota(total, wide) + 1).reshape(x.shape)
     places = read(numbers, view) - 1
     flat = x.reshape((total,)).scatter(places, _spread(value, x.dtype, places.shape), 0, "set")
     return flat.reshape(x.shape)

@@ -3,7 +3,8 @@ generation.
 
 It shares nothing with the compiler but the meaning of each op, which it states once more in numpy,
 one function an op. Tests compare graphs with it before an engine exists, and later the devices with
-it. Values of bfloat16 are held as float32 arrays that were rounded to it. Never used outside tests.
+it. Values of bfloat16 and of 8-bit floats are held as float32 arrays that were rounded to them.
+Never used outside tests.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from ..dtype import DType, dtypes
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.sizes import exchanged, variables_of
+from .narrow_floats import LACKING, from_words, nearest, to_words
 
 Array = Any  # numpy.ndarray of any dtype
 Reader = Callable[[UOp], Array]
@@ -51,32 +53,26 @@ def judged(tensor: Any) -> Array:
     def read(leaf: UOp) -> Array:
         nbytes = size(leaf.shape) * leaf.dtype.itemsize
         raw = runtime.buffer_of(leaves[leaf]).read(nbytes)
-        if leaf.dtype is dtypes.bfloat16:
-            return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
+        if leaf.dtype.name in LACKING:
+            return from_words(np.frombuffer(raw, f"u{leaf.dtype.itemsize}"), leaf.dtype.name)
         return np.frombuffer(raw, numpy_dtype(leaf.dtype))
 
     return evaluate([root], read, {v.arg[0]: n for v, n in values.items()})[0]
 
 
 def numpy_dtype(dtype: DType) -> Any:
-    """The numpy type that holds values of `dtype`: its namesake, float32 for bfloat16."""
-    name = {"bfloat16": "float32", "index": "int64"}.get(dtype.name, dtype.name)
-    return np.dtype(name)
+    """The numpy type that holds values of `dtype`: its namesake, float32 where numpy has none."""
+    if dtype.name in LACKING:
+        return np.dtype("float32")
+    return np.dtype("int64" if dtype is dtypes.index else dtype.name)
 
 
 def rounded(value: Array, dtype: DType) -> Array:
     """`value` as an array of `dtype`; an array of another kind is converted as CAST does."""
     value = np.asarray(value)
-    out = value if value.dtype == numpy_dtype(dtype) else value.astype(numpy_dtype(dtype))
-    return _round_bfloat16(out) if dtype is dtypes.bfloat16 else out
-
-
-def _round_bfloat16(value: Array) -> Array:
-    bits = np.ascontiguousarray(value).view(np.uint32)
-    bits = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(
-        0xFFFF0000
-    )
-    return np.where(np.isnan(value), value, bits.view(np.float32).reshape(value.shape))
+    if dtype.name in LACKING:
+        return nearest(value.astype(np.float32) if value.dtype.kind in "iu" else value, dtype.name)
+    return value if value.dtype == numpy_dtype(dtype) else value.astype(numpy_dtype(dtype))
 
 
 _SKIPPED: Final = frozenset({Ops.UNIQUE, Ops.STORE})
@@ -130,19 +126,17 @@ def _cast(node: UOp, a: Array) -> Array:
         return np.where(
             a >= hi, np.array(hi, out.dtype), np.where(a <= lo, np.array(lo, out.dtype), out)
         )
-    if target in (dtypes.float16, dtypes.bfloat16) and a.dtype.kind in "iu":
+    if target is dtypes.float16 and a.dtype.kind in "iu":
         a = a.astype(np.float32)  # as machines do: through float32
     return rounded(a, target)
 
 
 def _bitcast(node: UOp, a: Array) -> Array:
     source, target = node.src[0].dtype, node.dtype
-    if source is dtypes.bfloat16:
-        a = (np.ascontiguousarray(a).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-    if target is dtypes.bfloat16:
-        return (np.ascontiguousarray(a).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(
-            np.float32
-        )
+    if source.name in LACKING:
+        a = to_words(a, source.name)
+    if target.name in LACKING:
+        return from_words(np.ascontiguousarray(a).view(f"u{target.itemsize}"), target.name)
     return np.ascontiguousarray(a).view(numpy_dtype(target)).reshape(node.shape)
 
 

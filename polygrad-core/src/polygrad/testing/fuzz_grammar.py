@@ -236,6 +236,7 @@ SPECIAL = {
     ),
     "where": Op("{0}.where({1}, {2})", judge.where),
     "cast": Op("{0}.cast({dtype})", judge.cast),
+    "through": Op("{0}.cast({via}).cast({dtype})", judge.through),
     "clip": Op("{0}.clip({low}, {high})", of.clip),
     "matmul": Op("{0} @ {1}", axes.matmul),
     "take": Op("{0}[{colons}{1}]", lambda x, i, axis, colons: judge.take(x, i, axis)),

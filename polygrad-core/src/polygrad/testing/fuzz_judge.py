@@ -15,9 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .narrow_floats import LACKING, nearest
+
 Array = Any
 Function = Callable[..., Array]
 
+BYTES = tuple(name for name in LACKING if name != "bfloat16")  # only ever cast to and from
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-52}
 LARGEST = {
@@ -76,11 +79,8 @@ def promote(a: str, b: str) -> str:
 
 def narrow(value: Array, dtype: str) -> Array:
     """float64 rounded to `dtype`, as float64."""
-    if dtype == "bfloat16":
-        bits = value.astype("float32").view("uint32").astype("uint64")
-        up = bits + 0x7FFF + ((bits >> 16) & 1)
-        kept = ((up & 0xFFFF0000) & 0xFFFFFFFF).astype("uint32").view("float32")
-        return np.where(np.isnan(value), value, kept).astype("float64")
+    if dtype in LACKING:
+        return np.asarray(nearest(value, dtype), "float64")
     return value.astype(dtype).astype("float64")
 
 
@@ -282,6 +282,15 @@ def cast(x: Known, dtype: str) -> Known:
     ends = [saturate(v, dtype) for v in (x.value - x.error, x.value, x.value + x.error)]
     turns = (ends[0] != ends[1]) | (ends[1] != ends[2]) | unknown(x)
     return Known(ends[1], np.where(turns, np.inf, 0.0), dtype)
+
+
+def through(x: Known, via: str, dtype: str) -> Known:
+    """Rounded to an 8-bit float and cast on: known where all that x may be rounds alike."""
+    value = x.value.astype("float64")
+    low, middle, high = (nearest(v, via) for v in (value - x.error, value, value + x.error))
+    alike = ((low == middle) & (middle == high)) | ((x.error == 0) & np.isnan(middle))
+    wide = Known(middle.astype("float64"), np.where(alike, 0.0, np.inf), "float32")
+    return cast(wide, dtype)
 
 
 def saturate(value: Array, dtype: str) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 from . import fuzz_grammar as grammar
 from .fuzz_builder import DIMS, INTEGERS, LARGEST_TENSOR, LARGEST_WORK, Builder
 from .fuzz_formulas import slices
-from .fuzz_judge import FLOATS, Known
+from .fuzz_judge import BYTES, FLOATS, Known
 
 Proposal = tuple[str, tuple[int, ...], dict[str, Any]]
 
@@ -219,7 +219,11 @@ def join(b: Builder) -> Proposal | None:
 def cast(b: Builder) -> Proposal | None:
     x = b.pick()
     dtype = b.main if b.chance(0.4) else str(b.one((*FLOATS, *INTEGERS, "bool")))
-    return None if x is None else ("cast", (x,), {"dtype": dtype})
+    if x is None:
+        return None
+    if b.chance(0.2):
+        return "through", (x,), {"via": str(b.one(BYTES)), "dtype": dtype}
+    return "cast", (x,), {"dtype": dtype}
 
 
 def where(b: Builder) -> Proposal | None:

@@ -3,8 +3,8 @@
 Floor: uop. In: an op and Python values that are canonical in their dtypes. Out: the canonical
 value of the result, or None for an op that is not folded. Integers wrap like numpy's, `x // 0` and
 `x % 0` are 0, shifts by the width or more (or by a negative count) give 0 or the sign, and floats
-are computed in float64 and rounded once, which is right for float32, float16 and bfloat16 (53 >= 2
-* 24 + 2 bits: Figueroa, "When is double rounding innocuous?", 1995).
+are computed in float64 and rounded once, which is right for float32 and narrower (53 >= 2 * 24 + 2
+bits: Figueroa, "When is double rounding innocuous?", 1995).
 
 Transcendental functions are not folded: a device's own polynomial decides their last bit, and a
 number must not depend on whether the compiler happened to know it.
@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 import operator
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..dtype import DType, canonical, dtypes
+from ..dtype import DType, canonical, pack, unpack
 from .ops import Ops
 
 Value = bool | int | float
@@ -40,20 +39,21 @@ def fold_cast(value: Value, source: DType, target: DType) -> Value:
     if target.kind == "bool":
         return value != 0
     if target.is_float:
-        return canonical(target, _int_to_float(value, target) if isinstance(value, int) else value)
+        return canonical(target, value)
     if isinstance(value, float):
         return _saturate(value, target)
     return canonical(target, value)
 
 
 def fold_bitcast(value: Value, source: DType, target: DType) -> Value | None:
-    """The same bits read as `target`; None where the struct module lacks a format for one."""
-    if not source.format or not target.format or source.itemsize != target.itemsize:
-        return None
+    """The same bits read as `target`; None where Python's numbers cannot hold them, as a NaN of
+    less than 32 bits."""
     if target.kind in ("bool", "index") or source.kind == "index":
         return None
-    result: Value = struct.unpack("<" + target.format, struct.pack("<" + source.format, value))[0]
-    return result
+    if source.itemsize != target.itemsize:
+        return None
+    result: Value = unpack(target, pack(source, (value,)))[0]
+    return None if result != result and target.is_narrow else result
 
 
 def _saturate(value: float, target: DType) -> int:
@@ -62,17 +62,6 @@ def _saturate(value: float, target: DType) -> int:
     if math.isinf(value):
         return int(target.max if value > 0 else target.min)
     return max(int(target.min), min(int(target.max), int(value)))
-
-
-def _int_to_float(value: int, target: DType) -> float:
-    """Rounded once to float32 (then to a narrower type, as machines do) or to float64."""
-    if target is dtypes.float64 or abs(value) < 1 << 53:
-        return float(value)
-    # Keep 50 bits and or the rest into the last one: float64 holds that exactly, and rounding it
-    # to 24 bits then gives what rounding the integer would.
-    shift = abs(value).bit_length() - 50
-    sticky = (abs(value) >> shift) | (abs(value) & ((1 << shift) - 1) != 0)
-    return math.copysign(canonical(dtypes.float32, math.ldexp(sticky, shift)), value)
 
 
 # ---- the tables

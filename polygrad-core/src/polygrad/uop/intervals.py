@@ -178,6 +178,8 @@ def _cast(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
     x = src[0]
     if dtype.kind == "bool":
         return int(x.lo > 0 or x.hi < 0), int(x.lo != 0 or x.hi != 0)
+    if x.hi > full[1]:  # of uint64: even an index wraps then, to a negative number
+        return full
     return x.lo, x.hi
 
 

@@ -33,7 +33,7 @@ from .sizes import is_fixed
 
 __all__ = ["KernelCall", "KernelInfo", "Placeholder", "call", "finished", "local", "memory_of"]
 
-Gradient = Callable[[UOp, UOp], Sequence["UOp | None"]]
+Gradient = Callable[[UOp, Sequence["UOp | None"]], Sequence["UOp | None"]]
 
 
 class Output(NamedTuple):
@@ -48,8 +48,8 @@ class KernelCall(NamedTuple):
     """The argument of a KERNEL node, which is output number `which` of one launch.
 
     Source k of the node is parameter `slots[k]`; if that is an output, its contents before the
-    launch. `values` are the launch's variables by name. `gradient` takes the node and what flows
-    into it to what flows into each source.
+    launch. `values` are the launch's variables by name. `gradient` takes a node of the call and
+    what flows into each output (None: nothing) to what flows into each source.
     """
 
     sink: UOp
@@ -62,6 +62,10 @@ class KernelCall(NamedTuple):
     @property
     def shape(self) -> Shape:
         return self.outputs[self.which].shape
+
+    @property
+    def total(self) -> int:
+        return len(self.outputs)
 
 
 def call(
@@ -213,12 +217,56 @@ def finished(sink: UOp) -> UOp:
 
     if not isinstance(sink, UOp) or sink.op is not Ops.SINK:
         raise SpecError(f"kernel: the function gives a SINK of effects, not {sink!r}.")
+    _check_loops(sink)
     explicit = _explicit(sink)
     verify_kernel(explicit)
+    _check_places(explicit)
     plain = _unordered(explicit)
     if plain is explicit:
         analyse(expanded(explicit))
     return plain
+
+
+def _check_loops(sink: UOp) -> None:
+    for loop in (n for n in sink.toposort() if n.op is Ops.RANGE):
+        lo, hi = (b.arg if b.op is Ops.CONST else None for b in loop.src)
+        if any(b is not None and type(b) is not int for b in (lo, hi)):
+            raise SpecError(f"kernel: a loop runs between integers, not from {lo} to {hi}.")
+        if lo is not None and hi is not None and hi < lo:
+            raise SpecError(f"kernel: a loop from {lo} to {hi} runs backwards.")
+
+
+def _check_places(sink: UOp) -> None:
+    """Refuse an access without a gate that some step of its loops makes outside, as far as that is
+    certain: its place is a sum of loop counters of fixed bounds."""
+    for n in sink.toposort():
+        gate = {Ops.LOAD: 1, Ops.STORE: 2}.get(n.op)
+        if gate is None or len(n.src) > gate:
+            continue
+        base, offset = memory_of(n.src[0].src[0]), n.src[0].src[1]
+        total = base.arg[1] if base.op is Ops.PARAM else base.arg[0]
+        reach = _reach(offset)
+        if reach is not None and not 0 <= reach[0] <= reach[1] < total:
+            what = "stores to" if n.op is Ops.STORE else "reads"
+            raise SpecError(
+                f"kernel: it {what} places {reach[0]} to {reach[1]} of memory of {total} elements;"
+                " shorten the loop, or give load and store a gate."
+            )
+
+
+def _reach(offset: UOp) -> tuple[int, int] | None:
+    """The least and the largest place that is touched; None where that is not certain, or none."""
+    constant, terms = linear(offset)
+    low = high = constant
+    for loop, factor in terms:
+        if loop.op is not Ops.RANGE or any(b.op is not Ops.CONST for b in loop.src):
+            return None
+        first, end = (b.arg for b in loop.src)
+        if end <= first:
+            return None
+        ends = sorted((factor * first, factor * (end - 1)))
+        low, high = low + ends[0], high + ends[1]
+    return low, high
 
 
 def _explicit(sink: UOp) -> UOp:

@@ -69,8 +69,7 @@ def expanded(sink: UOp) -> UOp:
 
 def _accumulated(node: UOp, src: tuple[UOp, ...], ident: int) -> UOp:
     value, loops = src[0], src[1:]
-    half = node.dtype.is_float and node.dtype.itemsize == 2
-    dtype = dtypes.float32 if half else node.dtype
+    dtype = node.dtype.arithmetic
     place = UOp(Ops.LOCAL, dtype, (), (1, "register", ident))
     outer = sorted(ranges_of(UOp(Ops.REDUCE, node.dtype, src, node.arg)), key=lambda r: r.arg[0])
     start = _element(place.after(*outer) if outer else place)

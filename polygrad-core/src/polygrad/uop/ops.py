@@ -22,7 +22,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..dtype import DType, canonical, dtypes
+from ..dtype import DType, canonical, dtypes, misfit
+from ..errors import SpecError
 from .names import Names
 from .opcodes import (
     BINARY,
@@ -158,7 +159,12 @@ class UOp(_Parts):
     @staticmethod
     def buffer(dtype: DType, shape: Sequence[int], device: str) -> UOp:
         """A new leaf for storage of `shape`, different from every other."""
-        return UOp(Ops.BUFFER, dtype, (), (next(_uids), tuple(shape), device))
+        shape = tuple(shape)
+        arg = (next(_uids), shape, device)
+        if not shape:
+            return UOp(Ops.BUFFER, dtype, (), arg)
+        # No other node has this number: nothing to look up. (Results of compiled calls are such.)
+        return _enter((Ops.BUFFER, dtype, (), arg), Ops.BUFFER, dtype, (), arg, shape, None, None)
 
     @staticmethod
     def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:
@@ -166,8 +172,10 @@ class UOp(_Parts):
         return UOp(Ops.VARIABLE, dtype, (), (name, lo, hi))
 
     @staticmethod
-    def iota(n: int, dtype: DType = dtypes.int32) -> UOp:
-        return UOp(Ops.IOTA, dtype, (), n)
+    def iota(n: int, dtype: DType | None = None) -> UOp:
+        """0, 1, …, n - 1, in int32 if that holds them."""
+        dtype = dtype or (dtypes.int32 if n < 1 << 31 else dtypes.int64)
+        return UOp(Ops.IOTA, dtype, (), n) if n else UOp.const(dtype, 0).broadcast_to((0,))
 
     @staticmethod
     def range(
@@ -210,6 +218,11 @@ class UOp(_Parts):
             return other
         if isinstance(other, sizes.Size):
             return other.node.cast(self.dtype).broadcast_to(self.shape)
+        if hasattr(other, "uop"):
+            raise SpecError(
+                "a tensor is no value of a kernel: give it to custom_kernel, which hands its"
+                " memory in, and read a place of that."
+            )
         return UOp.everywhere(self.dtype, other, self.shape)
 
     def __add__(self, o: UOp | int | float) -> UOp:
@@ -327,13 +340,18 @@ class UOp(_Parts):
         return UOp(Ops.WINDOW, self.dtype, (self,), (axis, size, stride, dilation))
 
     def reduce(self, op: Ops, axes: Sequence[int] | Sequence[UOp]) -> UOp:
-        """Tensor floor: reduce over `axes`, which disappear from the shape. Kernel floor: over
+        """Tensor floor: reduce over `axes`, which disappear from the shape; narrow floats are
+        summed and multiplied in float32, whatever the reduction is split into. Kernel floor: over
         loops."""
         if axes and isinstance(axes[0], UOp):
             value = self.load() if self.op is Ops.INDEX else self
             return UOp(Ops.REDUCE, self.dtype, (value, *axes), op)
         over = tuple(sorted(axes))
-        return UOp(Ops.REDUCE, self.dtype, (self,), (op, over)) if over else self
+        if not over:
+            return self
+        if _rounds(op, self.dtype):
+            return self.cast(self.dtype.arithmetic).reduce(op, axes).cast(self.dtype)
+        return UOp(Ops.REDUCE, self.dtype, (self,), (op, over))
 
     def broadcast_to(self, shape: Sequence[int]) -> UOp:
         """numpy's rule: missing leading axes are added, axes of size 1 grow."""
@@ -345,10 +363,17 @@ class UOp(_Parts):
         return UOp(Ops.GATHER, self.dtype, (self, index), axis)
 
     def scatter(self, index: UOp, updates: UOp, axis: int, mode: str) -> UOp:
+        """`updates` written (mode "set") or combined ("add mul max min") where `index` says; narrow
+        floats are summed and multiplied in float32."""
+        if mode in ("add", "mul") and self.dtype.is_narrow:
+            wide = self.dtype.arithmetic
+            return self.cast(wide).scatter(index, updates.cast(wide), axis, mode).cast(self.dtype)
         return UOp(Ops.SCATTER, self.dtype, (self, index, updates), (axis, mode))
 
     def scan(self, op: Ops, axis: int) -> UOp:
         """The running reduction along `axis`, each element included: cumsum for ADD."""
+        if _rounds(op, self.dtype):
+            return self.cast(self.dtype.arithmetic).scan(op, axis).cast(self.dtype)
         return UOp(Ops.SCAN, self.dtype, (self,), (op, axis))
 
     def contiguous(self) -> UOp:
@@ -367,6 +392,11 @@ class UOp(_Parts):
     ) -> UOp:
         """The effect of writing `value` into this view of a buffer (a kernel: into this place, if
         `gate` holds)."""
+        if isinstance(value, (int, float)):
+            part = self.dtype.is_int and isinstance(value, float) and value % 1 != 0
+            why = misfit(self.dtype, value) or (part and f"{value} is no {self.dtype.name}")
+            if why:
+                raise SpecError(f"kernel: {why}; store a value that the memory can hold.")
         src = (self, self._with(value))
         return UOp(Ops.STORE, dtypes.void, src if gate is None else (*src, gate), combine)
 
@@ -403,8 +433,8 @@ class UOp(_Parts):
 
     @property
     def device(self) -> str | None:
-        """The device of the first buffer below, None for a graph of constants alone."""
-        for node in self.toposort():
+        """The device of the first buffer or copy below, None for a graph of constants alone."""
+        for node in self.toposort(lambda n: n.op is not Ops.COPY):
             if node.op is Ops.COPY:
                 return str(node.arg)
             if node.op is Ops.BUFFER:
@@ -435,6 +465,11 @@ def toposort(roots: Sequence[UOp], gate: Callable[[UOp], bool] | None = None) ->
     return out
 
 
+def _rounds(op: Ops, dtype: DType) -> bool:
+    """Would partial results be rounded, and more often the more a reduction is split?"""
+    return dtype.is_narrow and op in (Ops.ADD, Ops.MUL)
+
+
 # ---- the table of living nodes
 
 
@@ -457,6 +492,12 @@ def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
     rule = SHAPES.get(op)
     shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
     lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
+    return _enter(key, op, dtype, src, arg, shape, lo, hi)
+
+
+def _enter(
+    key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape, lo: Any, hi: Any
+) -> UOp:
     made: Any = _new(_Parts)
     made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
     made.shape, made.lo, made.hi = shape, lo, hi

@@ -457,9 +457,9 @@ def rebound(n: int, values: Mapping[UOp, int]) -> int:
     """A size whose variables get the values given for them."""
     if not isinstance(n, Size):
         return n
-    table = {
-        v: UOp(v.op, v.dtype, (), (*v.arg[:3], values[v]))
-        for v in _variables(n.node)
-        if v in values
-    }
-    return sized(substitute(n.node, table))
+    return sized(substitute(n.node, with_values(values)))
+
+
+def with_values(values: Mapping[UOp, int]) -> dict[UOp, UOp]:
+    """Variables -> the same with their values."""
+    return {v: UOp(v.op, v.dtype, (), (*v.arg[:3], n)) for v, n in values.items()}

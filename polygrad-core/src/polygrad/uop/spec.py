@@ -230,7 +230,7 @@ def _after(u: UOp) -> str | None:
 
 
 def _function(u: UOp) -> str | None:
-    _, which, count = u.arg
+    _, which, count, _ = u.arg
     if not 0 <= which < count <= len(u.src):
         return f"has no value {which} of {count}"
     value = u.src[which].dtype

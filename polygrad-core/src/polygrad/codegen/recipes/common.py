@@ -25,7 +25,8 @@ def lanes_for(kernel: Kernel, target: Target) -> int:
     widest = 1
     for node in toposort(kernel.stores):
         if node.dtype.kind not in ("index", "void", "bool") and node.op is not Ops.PARAM:
-            widest = max(widest, 4 if node.dtype.itemsize == 2 else node.dtype.itemsize)
+            small = node.dtype.is_narrow or node.dtype.itemsize == 2
+            widest = max(widest, 4 if small else node.dtype.itemsize)
     return min(max(target.vector_bytes // widest, 1), MAX_LANES)
 
 

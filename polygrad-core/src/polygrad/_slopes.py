@@ -1,0 +1,112 @@
+"""Gradients through the results of a compiled function.
+
+Where an argument or a tensor from outside asks for a gradient, a result is no plain leaf: it is a
+FUNCTION node whose value is that leaf, over what the call was given, and whose rule differentiates
+the captured graph. So a call costs one node more, and what the gradient reads (the forward pass) is
+computed when somebody asks for one. The graph is kept over symbols, which keep no memory alive.
+
+A result that depends on what the function itself writes has no gradient: the old value is gone when
+the call ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ._traced import Filling, Traced, stand_in
+from .dtype import dtypes
+from .engine.capture import Outside
+from .engine.record import functional
+from .engine.runtime import Runtime
+from .gradient import PYTHON, Function, between
+from .schedule.cache import substitute_all
+from .tensor import Tensor
+from .uop.ops import Ops, UOp, toposort
+from .uop.sizes import with_values
+
+if TYPE_CHECKING:
+    from ._jit import Trace
+
+
+class Slopes:
+    """The graph of those results that have a gradient, and what it is over."""
+
+    def __init__(
+        self,
+        traced: Traced,
+        results: Sequence[int],
+        inputs: Sequence[int],
+        outside: Sequence[Tensor | UOp],
+    ) -> None:
+        self.traced, self.results = traced, tuple(results)
+        self.inputs, self.outside = tuple(inputs), tuple(outside)
+
+    def follow(
+        self,
+        runtime: Runtime,
+        made: Sequence[Tensor],
+        tensors: Sequence[Tensor],
+        arguments: Sequence[Any],
+        drawn: Any,
+        sizes: Mapping[UOp, int],
+    ) -> None:
+        """Let the results of one call know how they were computed."""
+        nodes = [tensors[i].uop for i in self.inputs]
+        nodes += [x if isinstance(x, UOp) else x.uop for x in self.outside]
+        leaves = [made[i].uop for i in self.results]
+        rule = partial(self._rule, runtime, arguments, drawn, with_values(sizes))
+        src, total = (*leaves, *nodes), len(leaves)
+        for which, number in enumerate(self.results):
+            leaf = leaves[which]
+            node = UOp(Ops.FUNCTION, leaf.dtype, src, Function(PYTHON, which, total, rule))
+            runtime.settle(node, leaf)
+            made[number].uop, made[number]._requires_grad = node, True
+
+    def _rule(
+        self,
+        runtime: Runtime,
+        arguments: Sequence[Any],
+        drawn: Any,
+        sizes: Mapping[UOp, UOp],
+        node: UOp,
+        given: Sequence[UOp | None],
+    ) -> list[UOp | None]:
+        total = len(self.results)
+        draws = None if drawn is None else _scalars(runtime, drawn)
+        filling = Filling(node.src[total:], arguments, draws, sizes)
+        return [*[None] * total, *self.traced.slope(given, filling)]
+
+
+def _scalars(runtime: Runtime, drawn: Any) -> Any:
+    types = (dtypes.uint32, dtypes.uint32, dtypes.uint64)
+    return tuple(runtime.scalar(d, v) for d, v in zip(types, drawn, strict=True))
+
+
+def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
+    """What is to be kept of a trace for gradients; None where no result has one."""
+    given = dict(zip(trace.leaves, trace.symbols, strict=True))
+    met = {o.node: o for o in outside}
+    asking = [u for u, t in given.items() if t._requires_grad]
+    asking += [u for u, o in met.items() if o.tensor._requires_grad]
+    if not asking:
+        return None
+    plain = functional(trace.roots, lambda n: n if n in met else None)
+    written = {*trace.updates, *[trace.leaves[i] for i in trace.assigned]}
+    results = [i for i, root in enumerate(plain) if _differentiable(root, asking, written, met)]
+    roots = [plain[i] for i in results]
+    used = set(toposort(roots, lambda n: n not in met))
+    inputs = [i for i, leaf in enumerate(given) if leaf in used]
+    some = [o for u, o in met.items() if u in used]
+    symbols = {o.node: stand_in(o) for o in some}
+    leaves = [*[trace.leaves[i] for i in inputs], *symbols.values()]
+    # A tensor may get another value; a graph that a gradient goes through stays as it was.
+    held = [o.tensor if o.node.op is Ops.BUFFER else o.node for o in some]
+    traced = Traced(trace.capture, substitute_all(roots, symbols), leaves)
+    return Slopes(traced, results, inputs, held) if results else None
+
+
+def _differentiable(root: UOp, asking: list[UOp], written: set[UOp], met: Container[UOp]) -> bool:
+    below = toposort([root], lambda n: n not in met)
+    return written.isdisjoint(below) and bool(between([root], asking))
