@@ -17,6 +17,7 @@ from . import (
     products,
     runtimes,
     shapes,
+    sizes,
     values,
 )
 from .mistake import Chapter
@@ -25,6 +26,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     shapes.CHAPTER,
     products.CHAPTER,
     axes.CHAPTER,
+    sizes.CHAPTER,
     making.CHAPTER,
     values.CHAPTER,
     losses.CHAPTER,

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import polygrad
-from polygrad import Model, Tensor, nn
+from polygrad import Model, Tensor, Variable, nn
 from polygrad.errors import BundleError, PolygradError
 from polygrad.files import ArchiveWriter, jsontext
 
 ROOT = Path(polygrad.__file__).parent
-READERS = [*(ROOT / "files").glob("*.py"), ROOT / "model/bundle.py", ROOT / "model/graph.py"]
+NAMES = ("bundle", "graph", "sizes")
+READERS = [*(ROOT / "files").glob("*.py"), *(ROOT / f"model/{n}.py" for n in NAMES)]
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "pickle", "marshal", "shelve", "ctypes"}
 
 
@@ -105,3 +106,35 @@ def test_a_changed_graph_is_refused_or_runs_within_its_own_memory() -> None:
         assert out["y"].shape == (2, 2)
         ran += 1
     assert ran >= 100
+
+
+def bounded() -> bytes:
+    rows, columns = Variable("rows", 1, 6), Variable("columns", 1, 4)
+    model = Model(
+        lambda x, y, i: {
+            "cut": (x @ y.T).softmax(-1).cat(x @ y.T)[1:],
+            "mean": x.mean(0) + x.pad(((1, 2), (0, 0)))[::2].sum(0),
+            "flat": (x @ y.T).flatten().reshape(-1, 1),
+            "taken": x[i],
+        },
+        inputs={"x": (rows, 3), "y": (columns, 3), "i": ((columns,), "int32")},
+        params={},
+    )
+    return model.save()
+
+
+def test_a_changed_bounded_graph_is_refused_or_runs_within_its_own_memory() -> None:
+    data, ran = bounded(), 0
+    for seed in range(250):
+        try:
+            model = Model.load(rewritten(data, seed), device="interp")
+        except BundleError:
+            continue
+        for i, j in ((2, 3), (6, 1)):
+            model.forward(
+                x=np.ones((i, 3), np.float32),
+                y=np.ones((j, 3), np.float32),
+                i=np.zeros(j, np.int32),
+            )
+        ran += 1
+    assert ran >= 10

@@ -14,10 +14,12 @@ from polygrad import device as devices
 from polygrad.codegen.kernel import Kernel, canonical
 from polygrad.codegen.lower import lower
 from polygrad.codegen.recipes import choose
+from polygrad.contract import evaluate
 from polygrad.engine.kernels import content_name
 from polygrad.schedule import KernelItem, schedule
 from polygrad.target import Target
-from polygrad.uop.ops import UOp, size
+from polygrad.uop.ops import UOp
+from polygrad.uop.sizes import actual, capacity
 
 Optimize = Callable[[Kernel, Target], Kernel]
 
@@ -35,7 +37,7 @@ def run(
 
     def handle(leaf: UOp) -> object:
         if leaf not in handles:
-            nbytes = size(leaf.shape) * leaf.dtype.itemsize
+            nbytes = capacity(leaf.shape) * leaf.dtype.itemsize
             handles[leaf] = opened.allocator.alloc(max(nbytes, 1), zeroed=True)
             if leaf in data and nbytes:
                 raw = np.ascontiguousarray(data[leaf])
@@ -49,11 +51,13 @@ def run(
             kernel, opened.target, content_name(item.sink) + f"_{abs(hash(kernel.log))}"
         )
         loaded = opened.load(opened.compiler(opened.renderer.render([program])))[program.name]
-        grid = tuple(g[0] for g in program.grid)
-        loaded(*[handle(b) for b in item.buffers], grid=grid)
+        values = {v.arg[0]: v.arg[3] for v in item.variables}
+        grid = tuple(evaluate(g, values) for g in program.grid)
+        scalars = tuple(values[v.name] for v in program.variables)
+        loaded(*[handle(b) for b in item.buffers], grid=grid, scalars=scalars)
     out = []
     for leaf in planned.results:
-        value = np.empty(leaf.shape, leaf.dtype.name)
+        value = np.empty(actual(leaf.shape), leaf.dtype.name)
         if value.nbytes:
             opened.allocator.read(memoryview(value).cast("B"), handle(leaf))
         out.append(value)

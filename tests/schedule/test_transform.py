@@ -15,6 +15,7 @@ from polygrad.schedule import schedule
 from polygrad.target import Target
 from polygrad.testing.fuzz_transforms import random_list
 from polygrad.uop.ops import Ops, UOp
+from polygrad.uop.sizes import Variable, actual
 
 F32 = dtypes.float32
 
@@ -40,6 +41,9 @@ def graphs() -> dict[str, tuple[list[UOp], list[UOp]]]:
     wide, turned = leaf(24, 28), leaf(19, 24)
     i = leaf(9, 16, dtype=dtypes.int32)
     centred = a - row(a, Ops.MAXIMUM)
+    n = Variable("n", 1, 27).bind(21)
+    v, u = leaf(n, 24), leaf(13, n)
+    middle = u - row(u, Ops.MAXIMUM)
     old, grad = leaf(13, 24), leaf(13, 24)
     moment = old.after(old.store(old + grad))
     return {
@@ -55,13 +59,21 @@ def graphs() -> dict[str, tuple[list[UOp], list[UOp]]]:
         "matmul along rows": ([matmul(a, turned.permute((1, 0)))], [a, turned]),
         "windows": ([a.window(1, 5, 2, 3).reduce(Ops.ADD, (2,))], [a]),
         "two stores": ([moment, (b + moment).contiguous()], [old, grad, b]),
+        "bounded elementwise": ([v * v + v], [v]),
+        "bounded rows": ([v.reduce(Ops.ADD, (1,))], [v]),
+        "bounded columns": ([v.reduce(Ops.MAXIMUM, (0,))], [v]),
+        "bounded row program": ([middle * row(middle, Ops.ADD)], [u]),
+        "bounded matmul": ([matmul(v, w)], [v, w]),
+        "bounded matmul, k": ([matmul(u, u.permute((1, 0)))], [u]),
         "integers": ([i.reduce(Ops.ADD, (1,)), i.reduce(Ops.MINIMUM, (0,))], [i]),
     }
 
 
 def filled(leaves: list[UOp]) -> dict[UOp, np.ndarray]:
     rng = np.random.default_rng(5)
-    return {x: (rng.standard_normal(x.shape) * 8).round(2).astype(x.dtype.name) for x in leaves}
+    return {
+        x: (rng.standard_normal(actual(x.shape)) * 8).round(2).astype(x.dtype.name) for x in leaves
+    }
 
 
 @pytest.mark.parametrize("name", list(graphs()))

@@ -8,7 +8,6 @@ from polygrad import (
     Context,
     Runtime,
     Tensor,
-    UOp,
     Variable,
     can_run,
     create,
@@ -52,6 +51,6 @@ def runtimes() -> None:
 def the_rest() -> None:
     assert_type(device.default(), str)
     assert_type(device.names(), tuple[str, ...])
-    assert_type(Variable("n", 1, 8), UOp)
+    assert_type(Variable("n", 1, 8), Variable)
     with Context(TRAINING=1):
         nn.Linear(2, 3)(Tensor.zeros(4, 2))

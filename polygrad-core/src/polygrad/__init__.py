@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 # public name -> module; an empty one where the name is the module itself
 _NAMES = {
+    "BoundVariable": "uop",
     "Context": "settings",
     "Device": "plugin",
     "GlobalCounters": "_memory",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from .settings import Context as Context
     from .settings import getenv as getenv
     from .tensor import Tensor as Tensor
+    from .uop import BoundVariable as BoundVariable
     from .uop import Variable as Variable
     from .uop.ops import Ops as Ops
     from .uop.ops import UOp as UOp

@@ -70,6 +70,8 @@ def function(
 class Wrapped(Compiled):
     """A function made by `function`; call it as the original."""
 
+    any_size = False
+
     def __init__(
         self,
         fn: Callable[..., Any],

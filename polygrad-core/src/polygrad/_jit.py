@@ -5,6 +5,7 @@ the graph that comes out: there is no warm-up. Later calls give the same graph o
 call may change:
 
 * tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs;
+* the values of variables that their shapes depend on, and of variables among the arguments;
 * Python ints and floats: variables of the graph where they meet a tensor or say a place; where
   Python itself uses the value (a condition, a shape), another value is captured anew, so that
   nothing is ever stale; so are the names around the function that its code reads (_around.py);
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 from . import settings
 from ._around import Place, Same, places, receiver_of
-from ._nested import filled, flatten, names_of, rebuilt, taken, tensors_of
+from ._nested import filled, flatten, names_of, rebuilt, sizes_in, taken, tensors_of
 from ._slopes import Slopes, slopes_of
 from .arguments import call_back
 from .contract import Plan
@@ -45,6 +46,7 @@ from .tensor.base import _no_grad, one_owner, replayed
 from .tensor.base import leaf as tensor_of_leaf
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
+from .uop.sizes import opened, rebound, unbound, values_in, variables_in
 
 CAPACITY = 32  # captures kept per function; the least recently used goes first
 
@@ -86,6 +88,8 @@ class Signature(NamedTuple):
 
 class Compiled:
     """A function made by `jit` or `compile`; call it as the original."""
+
+    any_size = True  # a capture serves every value of the variables in shapes
 
     def __init__(self, function: Callable[..., Any], what: str, one_signature: bool) -> None:
         if not callable(function):
@@ -131,7 +135,7 @@ class Compiled:
             if settings.get("POLY_CHECK"):  # what is captured has no calls left to check
                 return self.function(*args, **kwargs)
             captured = self._capture(signature, args, kwargs, tensors, numbers)
-        return captured(tensors, numbers)
+        return captured(tensors, numbers, signature)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else partial(self, instance)
@@ -193,8 +197,14 @@ class Compiled:
         structure = tuple([flatten(a, tensors, numbers) for a in args])
         if kwargs:
             structure += tuple((k, flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
+        opening = opened if self.any_size else tuple
+        if not self.any_size:
+            structure += tuple(sizes_in(structure))
         shown = tuple(
-            [(t.uop.dtype, t.uop.shape, t._device or t.device, t._requires_grad) for t in tensors]
+            [
+                (t.uop.dtype, opening(t.uop.shape), t._device or t.device, t._requires_grad)
+                for t in tensors
+            ]
         )
         training = bool(settings.override("TRAINING"))
         around: tuple[Any, ...] = ()
@@ -296,37 +306,55 @@ class _Captured:
         outputs: Any,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         assigned: Sequence[int],
+        sizes: Sequence[UOp],
         slopes: Slopes | None,
     ) -> None:
         self.slopes, self.before = slopes, tuple(capture.before_calls)
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
+        self.sizes = tuple(sizes)  # variables that the arguments' shapes depend on
         self.conditions = conditions
         self.values = [(evaluator(a.expression), a.dtype) for a in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
         self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
         self.plain = outputs == ("tensor", 0) and not assigned and slopes is None
 
-    def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[int | float]) -> Any:
+    def __call__(
+        self, tensors: Sequence[Tensor], numbers: Sequence[int | float], signature: Signature
+    ) -> Any:
         for prepare in self.before:
             prepare()
         runtime = self.recorded.runtime
+        specs = self.specs
         inputs = [_leaf_of(t) for t in tensors]
         values: Any = ()
+        bound: dict[UOp, int] = {}
         if self.values:
             values = [as_scalar(value(numbers), dtype) for value, dtype in self.values]
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
+        if self.sizes:
+            bound = values_in(_sizes_of(tensors, signature.structure))
+            values = [*values, *[bound[v] for v in self.sizes]]
+            specs = tuple([(d, tuple([rebound(n, bound) for n in s]), p) for d, s, p in specs])
         buffers = self.recorded.with_leaves(inputs, values)
         if self.plain:
-            return _fresh(runtime, buffers[0], self.specs[0])
-        made = [_fresh(runtime, b, s) for b, s in zip(buffers, self.specs, strict=True)]
+            return _fresh(runtime, buffers[0], specs[0])
+        made = [_fresh(runtime, b, s) for b, s in zip(buffers, specs, strict=True)]
         if self.slopes is not None:
-            drawn = None if self.drawn is None else values[-3:]
-            self.slopes.follow(runtime, made, tensors, numbers, drawn)
+            at = len(values) - len(self.sizes)
+            drawn = None if self.drawn is None else values[at - 3 : at]
+            self.slopes.follow(runtime, made, tensors, numbers, drawn, bound)
         first = len(made) - len(self.assigned)
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
         return filled(self.outputs, made, numbers)
+
+
+def _sizes_of(tensors: Sequence[Tensor], structure: Any) -> Iterator[int]:
+    """The sizes of a call: those in the shapes of its tensors, and those among its arguments."""
+    for t in tensors:
+        yield from t.uop.shape
+    yield from sizes_in(structure)
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
@@ -403,7 +431,11 @@ class Trace:
     ) -> None:
         self.capture = capture = Capture(current(), what, pure)
         self.numbers = numbers
-        self.leaves = [capture.placeholder(t.dtype, t.shape, t.device) for t in tensors]
+        # A graph that is put into another one has the sizes of that; a compiled one has any.
+        opening = tuple if pure else opened
+        self.leaves = [capture.placeholder(t.dtype, opening(t.shape), t.device) for t in tensors]
+        structure = tuple([flatten(a, [], []) for a in (*args, *kwargs.values())])
+        self.sizes = [] if pure else variables_in(_sizes_of(tensors, structure))
         self.symbols = [
             tensor_of_leaf(u, u.arg[2], t._requires_grad)
             for u, t in zip(self.leaves, tensors, strict=True)
@@ -412,8 +444,9 @@ class Trace:
         given = iter(self.symbols)
         symbols = [capture.number(i, plain(v)) for i, v in enumerate(numbers)]
         values: Iterator[Any] = iter(numbers if fixed else symbols)
-        self.args = [rebuilt(a, given, values) for a in args]
-        self.kwargs = {k: rebuilt(kwargs[k], given, values) for k in sorted(kwargs)}
+        size = (lambda n: n) if pure else unbound
+        self.args = [rebuilt(a, given, values, size) for a in args]
+        self.kwargs = {k: rebuilt(kwargs[k], given, values, size) for k in sorted(kwargs)}
 
     def run(self, function: Callable[..., Any]) -> None:
         """Fill `roots`, `outputs`, `assigned`, `updates`; put every tensor from outside back."""
@@ -437,7 +470,7 @@ class Trace:
         recorded = make_plan(
             self.roots,
             self.leaves,
-            [*variables, *(capture.draw_nodes or ())],
+            [*variables, *(capture.draw_nodes or ()), *self.sizes],
             updates,
             holders,
         )
@@ -446,4 +479,6 @@ class Trace:
         default = next((f.device for f in recorded.routine.fresh), "")
         specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
         given = capture.conditions(self.numbers)
-        return _Captured(recorded, capture, given, self.outputs, specs, self.assigned, slopes)
+        return _Captured(
+            recorded, capture, given, self.outputs, specs, self.assigned, self.sizes, slopes
+        )

@@ -15,11 +15,36 @@ from .engine.capture import Number, active, evaluator
 from .errors import ArgumentError
 from .tensor import Tensor
 from .uop.ops import UOp
+from .uop.sizes import Size, unbound
 
 STATIC = (str, bool, bytes, type(None), complex, DType, type, range)
 
 
 # ---- arguments
+
+
+class _Bounded:
+    """A size: equal whatever the values of its variables are."""
+
+    __slots__ = ("key", "size")
+
+    def __init__(self, size: Size) -> None:
+        self.size, self.key = size, unbound(size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bounded) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def sizes_in(structure: Any) -> Iterator[Size]:
+    """The sizes among arguments, from what `flatten` gave."""
+    if isinstance(structure, _Bounded):
+        yield structure.size
+    elif type(structure) is tuple:
+        for part in structure:
+            yield from sizes_in(part)
 
 
 def parts_of(x: Any) -> Mapping[Any, Any] | None:
@@ -44,6 +69,8 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
         return kind
     if isinstance(x, STATIC):
         return (kind, x)
+    if isinstance(x, Size):
+        return _Bounded(x)
     if kind is Number:  # of a capture around this one
         numbers.append(x)
         return type(x.value)
@@ -66,8 +93,14 @@ def tensors_of(x: Any) -> Iterator[Tensor]:
         yield from tensors_of(part)
 
 
-def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any:
-    """`x` with its tensors and numbers exchanged, in the order of `flatten`."""
+def rebuilt(
+    x: Any,
+    tensors: Iterator[Tensor],
+    numbers: Iterator[Number],
+    size: Callable[[int], int] = lambda n: n,
+) -> Any:
+    """`x` with its tensors and numbers exchanged, in the order of `flatten`, and its sizes by
+    `size`."""
     kind = type(x)
     if isinstance(x, Tensor):
         return next(tensors)
@@ -75,9 +108,11 @@ def rebuilt(x: Any, tensors: Iterator[Tensor], numbers: Iterator[Number]) -> Any
         return next(numbers)
     if isinstance(x, STATIC):
         return x
+    if isinstance(x, Size):
+        return size(x)
     parts = parts_of(x)
     if parts is not None:
-        return _with_parts(x, {k: rebuilt(v, tensors, numbers) for k, v in parts.items()})
+        return _with_parts(x, {k: rebuilt(v, tensors, numbers, size) for k, v in parts.items()})
     if not hasattr(x, "__array_interface__"):
         return x
     # A number of numpy's counts as Python's, as it does in every operation.

@@ -11,7 +11,7 @@ the call ends.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from .gradient import PYTHON, Function, between
 from .schedule.cache import substitute_all
 from .tensor import Tensor
 from .uop.ops import Ops, UOp, toposort
+from .uop.sizes import with_values
 
 if TYPE_CHECKING:
     from ._jit import Trace
@@ -49,12 +50,13 @@ class Slopes:
         tensors: Sequence[Tensor],
         arguments: Sequence[Any],
         drawn: Any,
+        sizes: Mapping[UOp, int],
     ) -> None:
         """Let the results of one call know how they were computed."""
         nodes = [tensors[i].uop for i in self.inputs]
         nodes += [x if isinstance(x, UOp) else x.uop for x in self.outside]
         leaves = [made[i].uop for i in self.results]
-        rule = partial(self._rule, runtime, arguments, drawn)
+        rule = partial(self._rule, runtime, arguments, drawn, with_values(sizes))
         src, total = (*leaves, *nodes), len(leaves)
         for which, number in enumerate(self.results):
             leaf = leaves[which]
@@ -67,12 +69,13 @@ class Slopes:
         runtime: Runtime,
         arguments: Sequence[Any],
         drawn: Any,
+        sizes: Mapping[UOp, UOp],
         node: UOp,
         given: Sequence[UOp | None],
     ) -> list[UOp | None]:
         total = len(self.results)
         draws = None if drawn is None else _scalars(runtime, drawn)
-        filling = Filling(node.src[total:], arguments, draws)
+        filling = Filling(node.src[total:], arguments, draws, sizes)
         return [*[None] * total, *self.traced.slope(given, filling)]
 
 

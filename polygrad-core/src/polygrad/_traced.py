@@ -8,14 +8,14 @@ values that something flows into, and then filled in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .engine.capture import Asked, Capture, Number, Outside, as_scalar, evaluator
 from .engine.runtime import Runtime
 from .gradient import flows
-from .schedule.cache import substitute_all
 from .uop.ops import UOp
+from .uop.sizes import exchanged
 
 Draws = tuple[UOp, UOp, UOp]  # key words and base, as nodes
 
@@ -26,6 +26,7 @@ class Filling(NamedTuple):
     nodes: Sequence[UOp]  # for its leaves
     numbers: Sequence[Any]  # the number arguments, of an outer capture's too
     draws: Draws | None
+    sizes: Mapping[UOp, UOp] = {}  # variables of the graph -> those of the call
 
 
 class Traced:
@@ -46,10 +47,10 @@ class Traced:
 
     def over(self, filling: Filling) -> list[UOp]:
         """The roots of one call."""
-        return substitute_all(self.roots, self._table(filling))
+        return exchanged(self.roots, self._table(filling))[0]
 
     def _table(self, filling: Filling) -> dict[UOp, UOp]:
-        table = dict(zip(self.leaves, filling.nodes, strict=True))
+        table = {**filling.sizes, **dict(zip(self.leaves, filling.nodes, strict=True))}
         for node, value, asked in self.numbers:
             table[node] = _constant(value(filling.numbers), asked)
         if self.draw_nodes is not None and filling.draws is not None:
@@ -64,7 +65,7 @@ class Traced:
         slope = self._slopes[key]
         table = self._table(filling)
         table.update(zip(slope.seeds, (g for g in given if g is not None), strict=True))
-        made = iter(substitute_all([p for p in slope.parts if p is not None], table))
+        made = iter(exchanged([p for p in slope.parts if p is not None], table)[0])
         return [None if p is None else next(made) for p in slope.parts]
 
     def _differentiated(self, key: tuple[bool, ...]) -> _Slope:

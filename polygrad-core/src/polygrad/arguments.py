@@ -23,7 +23,7 @@ def blame(
     entry: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> str:
     """What is wrong with the arguments of `entry(*args, **kwargs)`; an empty string if nothing."""
-    name = _name(entry)
+    name = name_of(entry)
     if text := _unbound(name, entry, args, kwargs):
         return text
     if not _raised_by_us(error):
@@ -52,7 +52,7 @@ def call_back(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: 
     raise ArgumentError(text)
 
 
-def _name(entry: Callable[..., Any]) -> str:
+def name_of(entry: Callable[..., Any]) -> str:
     """`add`, or the class for what makes its objects."""
     *outer, name = entry.__qualname__.split(".")
     return outer[-1] if name in ("__init__", "__call__") and outer else name.strip("_")

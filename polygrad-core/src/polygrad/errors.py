@@ -2,6 +2,7 @@
 
     PolygradError
     ├── ShapeError (ValueError)             shapes that do not fit an operation
+    │   └── VaryingSize                     a size that varies, where a constant one is needed
     ├── DTypeError (TypeError)              unknown or unfitting dtype
     ├── ArgumentError (ValueError, TypeError)  an argument's value or kind is wrong, or its name
     ├── UnknownName (LookupError)           a name looked up in a table that lacks it
@@ -46,6 +47,15 @@ class PolygradError(Exception):
 
 
 class ShapeError(PolygradError, ValueError): ...
+
+
+class VaryingSize(ShapeError):
+    """`why` says what depends on a size; the public function that it leaves puts its name and the
+    axes in front."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class DTypeError(PolygradError, TypeError): ...
@@ -271,6 +281,8 @@ def public(entry: Public) -> Public:
                 _blame_arguments(entry, args, kwargs, error)
                 raise
         except PolygradError as error:
+            if isinstance(error, VaryingSize):
+                _name_axes(entry, args, kwargs, error)
             if _full():
                 raise
             _trim(error)
@@ -297,6 +309,25 @@ def _blame_arguments(entry: Callable[..., Any], args: Any, kwargs: Any, error: E
         blamed = ArgumentError(text)
         blamed.of_kind = True
         raise blamed from (error if _full() else None)
+
+
+def _name_axes(entry: Callable[..., Any], args: Any, kwargs: Any, error: VaryingSize) -> None:
+    """Say of which function and which axes a size is that varies. The outermost has the word."""
+    from .arguments import name_of
+
+    for x in (*args, *kwargs.values()):
+        shape = getattr(x, "shape", ())
+        axes = [str(a) for a, n in enumerate(shape) if not isinstance(n, int)]
+        if axes:
+            which = f"axis {axes[0]}" if len(axes) == 1 else f"axes {' and '.join(axes)}"
+            verb = "varies" if len(axes) == 1 else "vary"
+            error.args = (
+                f"{name_of(entry)}: {which} of shape {shape} {verb}, and {error.why}. pad_to(…)"
+                " makes a size constant at its bound (mask what lies beyond it), a slice by an"
+                " integer at one value.",
+            )
+            return
+    error.args = (f"{name_of(entry)}: {error.why}.",)
 
 
 def _full() -> bool:

@@ -67,7 +67,9 @@ def _outputs(outputs: Json) -> str:
 
 
 def _spec(spec: Json) -> str:
-    return f"{spec['dtype']}{spec['shape']}"
+    from ..model import sizes
+
+    return f"{spec['dtype']}{list(map(sizes.read, spec['shape']))}"
 
 
 def _count(spec: Json) -> int:

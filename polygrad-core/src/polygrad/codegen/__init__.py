@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import settings
 from ..contract import LinearProgram
 from ..target import Target
-from ..uop.ops import UOp
+from ..uop.ops import Ops, UOp
 from . import ordered
 from .kernel import Kernel, canonical
 from .lower import lower
@@ -37,5 +37,9 @@ def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
 
 def _note(kernel: Kernel) -> str:
     verbs = "; ".join(" ".join(map(str, entry)) for entry in kernel.log)
-    shape = "x".join(f"{r.src[1].arg}" for r in kernel.order if not r.src[1].src)
+    shape = "x".join(_shown(r.src[1]) for r in kernel.order if not r.src[1].src)
     return f"{kernel.recipe or 'elementwise'} over {shape or '1'}: {verbs}"
+
+
+def _shown(bound: UOp) -> str:
+    return str(bound.arg if bound.op is Ops.CONST else bound.arg[0])

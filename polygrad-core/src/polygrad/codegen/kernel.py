@@ -135,6 +135,16 @@ def static(loop: UOp) -> bool:
     return all(s.op is Ops.CONST for s in loop.src)
 
 
+def steps(loop: UOp) -> UOp:
+    """The length of a range as an expression; it may be less than 0 where nothing runs."""
+    return loop.src[1] - loop.src[0]
+
+
+def launchable(loop: UOp) -> bool:
+    """Whether a launch knows the length: it starts at a constant and no other loop bounds it."""
+    return loop.src[0].op is Ops.CONST and not ranges_of(loop.src[1])
+
+
 _NONE: frozenset[UOp] = frozenset()
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..contract import LinearProgram, Param, VariableSpec
+from ..contract import LinearProgram, Param, Postfix, VariableSpec
 from ..dtype import DType, dtypes
 from ..target import Target
 from ..uop.linear import ranges_of
@@ -74,7 +74,7 @@ class Linearizer(Printer):
         groups: dict[tuple[UOp, ...], list[UOp]] = {}
         for store in self.kernel.stores:
             inside = ranges_of(store)
-            missing = tuple(g for g in self.grid if g not in inside and length(g) > 1)
+            missing = tuple(g for g in self.grid if g not in inside and extent(g) > 1)
             groups.setdefault(missing, []).append(store)
         return list(groups.items())
 
@@ -328,13 +328,17 @@ class Linearizer(Printer):
 
 
 def program(
-    kernel: Kernel, target: Target, name: str, index: DType, note: str = ""
+    kernel: Kernel,
+    target: Target,
+    name: str,
+    index: DType,
+    grid: tuple[Postfix, ...],
+    note: str = "",
 ) -> LinearProgram:
-    """The LinearProgram of a lowered kernel."""
+    """The LinearProgram of a lowered kernel; `grid` has the lengths of its ranges of that kind."""
     printer = Linearizer(kernel, target, index)
     printer.run()
     ops = printer.ops
-    grid = tuple((length(r),) for r in printer.grid)
     variables = {n.arg: n for n in toposort(kernel.stores) if n.op is Ops.VARIABLE}
     specs = tuple(
         VariableSpec(n.arg[0], printer.dtype_of(n), n.arg[1], n.arg[2]) for n in variables.values()

@@ -9,16 +9,18 @@ from ..dtype import DType, dtypes
 from ..target import Target
 from ..uop.ops import Ops, UOp
 from .decompose import decompose
-from .kernel import Kernel
+from .kernel import Kernel, steps
 from .linearize import program
 from .offsets import ordered_offsets
+from .postfix import postfix
 
 
 def lower(kernel: Kernel, target: Target, name: str, note: str = "") -> LinearProgram:
     """The LinearProgram of a transformed kernel."""
+    grid = tuple(postfix(steps(r)) for r in kernel.of_kind("grid"))
     kernel = _decomposed(kernel, target)
     kernel = replace(kernel, stores=tuple(ordered_offsets(kernel)))
-    return program(kernel, target, name, index_dtype(target), note)
+    return program(kernel, target, name, index_dtype(target), grid, note)
 
 
 def _decomposed(kernel: Kernel, target: Target) -> Kernel:

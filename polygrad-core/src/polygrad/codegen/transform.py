@@ -12,10 +12,20 @@ from dataclasses import replace
 
 from ..dtype import dtypes
 from ..errors import PolygradError
-from ..uop.linear import coefficient, ranges_of
+from ..uop.linear import coefficient, divides, ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rebuild
-from .kernel import Kernel, index_roots, length, misplaced, static, substitute
+from .kernel import (
+    Kernel,
+    extent,
+    index_roots,
+    launchable,
+    length,
+    misplaced,
+    static,
+    steps,
+    substitute,
+)
 
 
 class ScheduleError(PolygradError, ValueError):
@@ -39,15 +49,16 @@ def _apply(kernel: Kernel, table: dict[UOp, tuple[UOp, ...]], exprs: dict[UOp, U
 
 def split(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner. The factor must divide the length (see `peel` and `block`)."""
-    n = length(loop) if static(loop) else 0
-    if factor < 1 or n % factor or n == 0:
+    n = steps(loop)
+    if factor < 1 or not divides(n, factor) or n.hi == 0:
+        shown = n.arg if n.op is Ops.CONST else n
         raise ScheduleError(
-            f"split: {factor} does not divide the length {n} of range {loop.arg[0]}"
+            f"split: {factor} does not divide the length {shown} of range {loop.arg[0]}"
         )
-    if factor == 1 or factor == n:
+    if factor == 1 or (static(loop) and factor == n.arg):
         return kernel
-    first, kind, lo = kernel.fresh(2), loop.arg[1], int(loop.src[0].arg)
-    outer = UOp.range(0, n // factor, first, kind)
+    first, kind, lo = kernel.fresh(2), loop.arg[1], loop.src[0]
+    outer = UOp.range(UOp.index(0), n // factor, first, kind)
     inner = UOp.range(0, factor, first + 1, kind)
     made = _apply(kernel, {loop: (outer, inner)}, {loop: outer * factor + inner + lo})
     return made.logged("split", loop.arg[0], factor)
@@ -71,15 +82,35 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block
     early.
     """
-    n = length(loop)
-    if n % factor == 0:
+    n = steps(loop)
+    if static(loop) and n.arg % factor == 0:
         return split(kernel, loop, factor)
-    first, kind, lo = kernel.fresh(2), loop.arg[1], int(loop.src[0].arg)
-    outer = UOp.range(0, -(-n // factor), first, kind)
-    rest = UOp.index(n) - outer * factor
+    first, kind, lo = kernel.fresh(2), loop.arg[1], loop.src[0]
+    outer = UOp.range(UOp.index(0), (n + (factor - 1)) // factor, first, kind)
+    rest = n - outer * factor
     inner = UOp.range(UOp.index(0), rest.minimum(factor), first + 1, kind)
     made = _apply(kernel, {loop: (outer, inner)}, {loop: outer * factor + inner + lo})
     return made.logged("block", loop.arg[0], factor)
+
+
+def cover(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
+    """r -> outer * factor + inner for any length, the inner range whole: steps beyond the end
+    compute the last one again and store nothing."""
+    if loop not in kernel.outputs:
+        raise ScheduleError(f"cover: range {loop.arg[0]} is reduced or sequential")
+    n, first, kind = steps(loop), kernel.fresh(2), loop.arg[1]
+    outer = UOp.range(UOp.index(0), (n + (factor - 1)) // factor, first, kind)
+    inner = UOp.range(0, factor, first + 1, kind)
+    at = outer * factor + inner
+    gated = tuple(_gated(s, at < n) if loop in ranges_of(s) else s for s in kernel.stores)
+    exprs = {loop: at.minimum(n - 1) + loop.src[0]}
+    made = _apply(replace(kernel, stores=gated), {loop: (outer, inner)}, exprs)
+    return made.logged("cover", loop.arg[0], factor)
+
+
+def _gated(store: UOp, inside: UOp) -> UOp:
+    gate = store.src[2] & inside if len(store.src) > 2 else inside
+    return UOp(Ops.STORE, store.dtype, (*store.src[:2], gate), store.arg)
 
 
 def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
@@ -108,8 +139,7 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tu
             gate = src[1] & inside if len(src) > 1 else inside
             new[node] = UOp(Ops.LOAD, node.dtype, (src[0], gate))
         elif node.op is Ops.STORE and not reduced and loop in ranges_of(node):
-            gate = src[2] & inside if len(src) > 2 else inside
-            new[node] = UOp(Ops.STORE, node.dtype, (*src[:2], gate), node.arg)
+            new[node] = _gated(rebuild(node, src), inside)
         elif node.op is Ops.REDUCE and loop in node.src[1:]:
             value = inside.where(src[0], UOp.const(node.dtype, identity(node.arg, node.dtype)))
             new[node] = UOp(Ops.REDUCE, node.dtype, (value, *src[1:]), node.arg)
@@ -124,15 +154,28 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     """Cut a range in two, [lo, lo + at) and the rest, which counts from 0: reductions become the
     sum of both, stores are doubled. The first part keeps its place in the loop order, the rest
     follows it."""
-    n, lo = length(loop), int(loop.src[0].arg)
+    n = length(loop)
     if not 0 < at < n:
         raise ScheduleError(f"peel: {at} is not inside range {loop.arg[0]} of length {n}")
+    return _peeled(kernel, loop, UOp.index(at)).logged("peel", loop.arg[0], at)
+
+
+def peel_whole(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
+    """`peel` of a length that varies, at its largest multiple of the factor. Either part may be
+    empty."""
+    return _peeled(kernel, loop, steps(loop) // factor * factor).logged(
+        "peel_whole", loop.arg[0], factor
+    )
+
+
+def _peeled(kernel: Kernel, loop: UOp, at: UOp) -> Kernel:
+    lo = loop.src[0]
     if loop.arg[1] == "seq":
         raise ScheduleError(f"peel: range {loop.arg[0]} is sequential: the rest needs what was")
     _bounds_nothing(kernel, loop, "peel")
     first = kernel.fresh(2)
     main = UOp.range(lo, lo + at, first, loop.arg[1])
-    rest = UOp.range(0, n - at, first + 1, loop.arg[1])
+    rest = UOp.range(UOp.index(0), steps(loop) - at, first + 1, loop.arg[1])
     values = (main, rest + (lo + at))
     if loop in kernel.reduced:
         stores = _peel_reductions(kernel.stores, loop, values)
@@ -143,8 +186,7 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     for r in kernel.order:
         order += (main, rest) if r is loop else (r,)
     kinds = {r: k for r, k in kernel.kinds.items() if r is not loop}
-    made = replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
-    return made.logged("peel", loop.arg[0], at)
+    return replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
 
 
 def _bounds_nothing(kernel: Kernel, loop: UOp, verb: str) -> None:
@@ -171,8 +213,8 @@ def fuse(kernel: Kernel, outer: UOp, inner: UOp) -> Kernel:
     """Two neighbours that every index walks as one become one range."""
     if not fusable(kernel, outer, inner):
         raise ScheduleError(f"fuse: ranges {outer.arg[0]} and {inner.arg[0]} are not walked as one")
-    n, m = length(outer), length(inner)
-    merged = UOp.range(0, n * m, kernel.fresh(), outer.arg[1])
+    m = length(inner)
+    merged = UOp.range(UOp.index(0), steps(outer) * m, kernel.fresh(), outer.arg[1])
     exprs = {outer: merged // m, inner: merged % m}
     made = _apply(kernel, {outer: (merged,), inner: (merged,)}, exprs)
     return made.logged("fuse", outer.arg[0], inner.arg[0])
@@ -180,7 +222,7 @@ def fuse(kernel: Kernel, outer: UOp, inner: UOp) -> Kernel:
 
 def fusable(kernel: Kernel, outer: UOp, inner: UOp) -> bool:
     """Is every index a function of outer * len(inner) + inner?"""
-    if not (static(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
+    if not (launchable(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
         return False
     if outer.src[0].arg != 0 or inner.src[0].arg != 0:
         return False
@@ -224,11 +266,17 @@ def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:
     return made.logged(kind, loop.arg[0])
 
 
+def bindable(kernel: Kernel, loop: UOp) -> bool:
+    """Whether the launch knows the length, and no store is lost where that is 0."""
+    some = (loop.src[1].lo or 0) > (loop.src[0].lo or 0)
+    return launchable(loop) and (some or all(loop in ranges_of(s) for s in kernel.stores))
+
+
 def bind(kernel: Kernel, loop: UOp, kind: str = "grid") -> Kernel:
     """Run a range on the blocks of the launch: only output ranges, which are independent."""
     if loop not in kernel.outputs:
         raise ScheduleError(f"bind: range {loop.arg[0]} is reduced or sequential")
-    if not static(loop):
+    if not bindable(kernel, loop):
         raise ScheduleError(f"bind: range {loop.arg[0]} has a bound known only at run time")
     return _kind(kernel, loop, kind)
 
@@ -268,13 +316,13 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     they read the scratch instead of computing it a second time (softmax: one exp an element).
     """
     body, ranges = reduction.src[0], reduction.src[1:]
-    bounds = (static(loop) and loop.src[0].arg, static(loop) and length(loop))
-    if len(ranges) != 1 or bounds != (0, length(ranges[0])):
+    alike = len(ranges) == 1 and ranges[0].src == loop.src
+    if not alike or not launchable(loop) or loop.src[0].arg != 0:
         raise ScheduleError(f"stage: range {loop.arg[0]} is not as long as the reduction's")
     again = substitute((body,), {ranges[0]: loop})[0]
     if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
         raise ScheduleError(f"stage: the stores do not repeat {body} along range {loop.arg[0]}")
-    local = UOp(Ops.LOCAL, body.dtype, (), (length(loop), "scratch"))
+    local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch"))
     keep = UOp(Ops.STORE, dtypes.void, (_element(local, ranges[0]), body))
     kept = UOp(Ops.REDUCE, reduction.dtype, (body.after(keep), *ranges), reduction.arg)
     reread = UOp(Ops.LOAD, body.dtype, (_element(local, loop),))

@@ -210,9 +210,9 @@ class Buffer:
         if data.nbytes:
             get(self.device).allocator.read(data.cast("B"), self.handle, offset)
 
-    def read(self) -> memoryview:
-        """A copy of the contents, which the caller owns."""
-        data = memoryview(bytearray(self.nbytes))
+    def read(self, nbytes: int | None = None) -> memoryview:
+        """A copy of the contents, or of the first `nbytes`, which the caller owns."""
+        data = memoryview(bytearray(self.nbytes if nbytes is None else nbytes))
         self.read_into(data)
         return data
 
@@ -227,6 +227,16 @@ class Buffer:
     def __repr__(self) -> str:
         state = "" if self.allocated else ", not allocated"
         return f"Buffer({self.device!r}, {self.nbytes}{state})"
+
+
+def with_room(buffer: Buffer, nbytes: int) -> Buffer:
+    """The Buffer, or a copy at the start of one with room for `nbytes`."""
+    if buffer.nbytes >= nbytes:
+        return buffer
+    roomy, where = Buffer(buffer.device, nbytes), get(buffer.device)
+    if buffer.nbytes:
+        where.allocator.copy(roomy.handle, buffer.handle, buffer.nbytes, where)
+    return roomy
 
 
 def exchange(a: Buffer, b: Buffer) -> None:

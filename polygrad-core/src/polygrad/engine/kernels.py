@@ -165,7 +165,7 @@ def _cache_of(device: Device) -> DiskCache | None:
 def canonical(sink: UOp, variables: Sequence[UOp]) -> UOp:
     """`sink` with its variables named v0, v1, … in the order given."""
     renamed = {
-        v: UOp(Ops.VARIABLE, v.dtype, (), (f"v{i}", *v.arg[1:])) for i, v in enumerate(variables)
+        v: UOp(Ops.VARIABLE, v.dtype, (), (f"v{i}", *v.arg[1:3])) for i, v in enumerate(variables)
     }
     return substitute(sink, renamed) if renamed else sink
 

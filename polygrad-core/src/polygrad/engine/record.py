@@ -22,8 +22,8 @@ from ..contract import Plan
 from ..device.buffer import Buffer, pool_of
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
-from ..schedule.cache import substitute_all
 from ..uop.ops import Ops, UOp, toposort
+from ..uop.sizes import exchanged, variables_of
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
@@ -93,12 +93,14 @@ def make_plan(
         fixed = _fixed_variables(runtime, graph, variables)
         given = [*variables, *fixed]
         renamed = {
-            v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:]))
+            v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:3]))
             for i, v in enumerate(given)
         }
-        planned = schedule(substitute_all(graph, renamed), devices.default())
+        plain, new = exchanged(graph, renamed)
+        planned = schedule(plain, devices.default())
         held = _held_leaves(graph, inputs)
-        slots = {leaf: i for i, leaf in enumerate([*inputs, *held])}
+        # A leaf of a size that varies has another shape in the graph that is planned.
+        slots = {new.get(leaf, leaf): i for i, leaf in enumerate([*inputs, *held])}
         routine = assemble(
             _at_fixed_addresses(planned, len(roots), slots),
             slots,
@@ -107,7 +109,7 @@ def make_plan(
         )
         runtime.counters.plans_made += 1
         states = [
-            _state(runtime, leaf, slots[leaf], leaf in updates, (holders or {}).get(leaf))
+            _state(runtime, leaf, slots[new[leaf]], leaf in updates, (holders or {}).get(leaf))
             for leaf in held
         ]
         made = Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
@@ -125,8 +127,7 @@ def _fixed_variables(
 ) -> dict[UOp, int | float]:
     """Scalars that have a value of their own, such as those of a draw made before."""
     given = set(variables)
-    found = [n for n in toposort(graph) if n.op is Ops.VARIABLE and n not in given]
-    return {v: runtime.value_of(v) for v in found}
+    return {v: runtime.value_of(v) for v in variables_of(graph) if v not in given}
 
 
 def _state(runtime: Runtime, leaf: UOp, slot: int, written: bool, holder: Holder | None) -> State:

@@ -129,6 +129,7 @@ class _Realization:
         runtime = self.runtime
         cache = cache_of(runtime)
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
+        bound = tuple([runtime.value_of(v) for v in print_.variables])
         key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], devices.default())
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
@@ -138,9 +139,8 @@ class _Realization:
             runtime.counters.plan_hits += 1
         routine, values = entry.find(print_.values) or self._general(entry, print_)
         roots = [*self.roots, *[print_.nodes[i] for i in entry.after]]
-        given = tuple([runtime.value_of(v) for v in print_.variables]) + values
         loose = frozenset([print_.nodes[i] for i in entry.constant])
-        return self._execute(routine, print_, roots, given, loose)[: len(self.roots)]
+        return self._execute(routine, print_, roots, bound + values, loose)[: len(self.roots)]
 
     def _alias(self, leaf: UOp) -> int:
         return id(self.runtime.buffer_of(leaf))
@@ -167,8 +167,9 @@ class _Realization:
         graph = instance(print_, roots, varying)
         planned = schedule(graph.roots, devices.default())
         slots = slots_of(self.runtime, print_.leaves)
+        mine = {new: slots[leaf] for new, leaf in zip(graph.leaves, print_.leaves, strict=True)}
         self.runtime.counters.plans_made += 1
-        return assemble(planned, slots, len(set(slots.values())), graph.variables)
+        return assemble(planned, mine, len(set(slots.values())), graph.variables)
 
     # ---- running
 

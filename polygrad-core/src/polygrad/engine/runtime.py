@@ -136,12 +136,12 @@ class Runtime:
             f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
 
-    def read(self, leaf: UOp) -> memoryview:
-        """A copy of the bytes of a leaf; StateError if it has none."""
+    def read(self, leaf: UOp, nbytes: int | None = None) -> memoryview:
+        """A copy of the bytes of a leaf, or of the first; StateError if it has none."""
         if self is _default:
-            return self.buffer_of(leaf).read()
+            return self.buffer_of(leaf).read(nbytes)
         with self.lock:  # `dispose`, of which the default runtime knows nothing, waits
-            return self.buffer_of(leaf).read()
+            return self.buffer_of(leaf).read(nbytes)
 
     def _refuse_others(self, table: WeakTable[Any], node: UOp) -> None:
         """Raise what explains that a node is not in `table`, if another runtime or the end of this
@@ -176,14 +176,13 @@ class Runtime:
         return node
 
     def value_of(self, variable: UOp) -> int | float:
-        """The value of a VARIABLE that `scalar` made. Raises StateError for any other."""
-        found = self._scalars.get(variable)
+        """The value of a VARIABLE that `scalar` made, or that is bound. Raises StateError for any
+        other."""
+        found = self._scalars.get(variable) if len(variable.arg) == 3 else variable.arg[3]
         if found is None:
             self._refuse_others(self._scalars, variable)
-            raise StateError(
-                f"the variable {variable.arg[0]!r} has no value here;"
-                " pass one where the graph is called."
-            )
+            name = variable.arg[0]
+            raise StateError(f"the variable {name!r} has no value: bind one, as {name}.bind(5).")
         return found
 
     def draw(self, count: int) -> tuple[UOp, UOp, UOp]:

@@ -20,7 +20,8 @@ from ..dtype import DType, dtypes
 from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
 from ..schedule import CopyItem, KernelItem, Schedule
-from ..uop.ops import UOp, size
+from ..uop.ops import UOp
+from ..uop.sizes import capacity
 from . import kernels
 from .counters import Counters
 from .memory import Access, Lifetime, dependencies, place
@@ -30,7 +31,8 @@ Item = KernelItem | CopyItem
 
 
 def nbytes(leaf: UOp) -> int:
-    return size(leaf.shape) * leaf.dtype.itemsize
+    """Bytes that a leaf's Buffer has: those of its largest size."""
+    return capacity(leaf.shape) * leaf.dtype.itemsize
 
 
 class Fresh(NamedTuple):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, NoReturn
 
 from ..dtype import TENSOR_DTYPES
-from ..errors import BundleError
+from ..errors import ArgumentError, BundleError
 from ..files import Archive, ArchiveWriter, FileSource, Limits, TensorSpec, atomic, jsontext
 from ..files import safetensors as st
 from ..files.archive import MemberReader
@@ -25,12 +25,14 @@ from ..files.limits import DEFAULT
 from ..nn.state import from_bytes
 from ..tensor import Tensor
 from ..uop.ops import UOp
-from . import graph
+from ..uop.sizes import Variable, capacity, is_fixed
+from . import graph, sizes
 from .capture import ROLES, Captured, State, draw_variables
-from .signature import Spec, bytes_of
+from .signature import Spec, bytes_of, check_variables
 
 FORMAT, VERSION = "polygrad.bundle", (1, 0)
 MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.json", "weights.safetensors"
+VARIABLES = "variables"  # what a reader must know where sizes vary
 DRAW = "draw"  # kind of the leaves that random draws take their numbers from
 
 Json = dict[str, Any]
@@ -95,7 +97,7 @@ def _manifest(contents: Contents, version: str, members: Json) -> Json:
         "format": FORMAT,
         "version": list(VERSION),
         "producer": f"polygrad {version}",
-        "requires": [],
+        "requires": [VARIABLES] if _vary(contents.specs) else [],
         "inputs": {n: _spec(s) for n, s in contents.specs.items()},
         "targets": list(contents.targets),
         "entrypoints": described(captured.entrypoints, contents.targets),
@@ -121,7 +123,11 @@ def described(entrypoints: Mapping[str, graph.Entrypoint], targets: Sequence[str
 
 
 def _spec(spec: Spec) -> Json:
-    return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+    return {"dtype": spec.dtype.name, "shape": list(map(sizes.write, spec.shape))}
+
+
+def _vary(specs: Mapping[str, Spec]) -> bool:
+    return any(not is_fixed(s.shape) for s in specs.values())
 
 
 # ---- reading
@@ -172,9 +178,10 @@ class Bundle:
             not isinstance(value[k], kind) for k, kind in _FIELDS.items()
         ):
             raise self.fail("lacks a field, or has one of another kind than this version's")
-        if value["requires"]:
+        unknown = [f for f in value["requires"] if f != VARIABLES]
+        if unknown:
             raise self.fail(
-                f"asks for {value['requires'][0]!r}, which this polygrad does not know;"
+                f"asks for {unknown[0]!r}, which this polygrad does not know;"
                 " a newer release may read it"
             )
         return value  # type: ignore[no-any-return]
@@ -206,6 +213,12 @@ class Bundle:
 
     def _check_names(self) -> None:
         m = self.manifest
+        try:
+            check_variables(self.specs)
+        except ArgumentError as error:
+            raise self.fail(f"is not legal: {error}") from None
+        if m["requires"] != ([VARIABLES] if _vary(self.specs) else []):
+            raise self.fail("does not say rightly what a reader must know")
         if not all(isinstance(t, str) and t in self.specs for t in m["targets"]):
             raise self.fail("has a target that is no input")
         if not all(isinstance(n, str) and n in self.states for n in m["aliases"].values()):
@@ -231,9 +244,15 @@ class Bundle:
         right = isinstance(dtype, str) and dtype in TENSOR_DTYPES and isinstance(shape, list)
         if not right or len(shape) > self.limits.rank:
             raise self.fail(f"has an illegal dtype or shape for {name!r}")
-        if any(type(n) is not int or not 0 <= n <= self.limits.elements for n in shape):
+        found = tuple(map(sizes.read, shape))
+        fixed = all(type(n) is int for n in found)
+        varying = all(type(n) is int or isinstance(n, Variable) for n in found)
+        if not (fixed if more else varying):
             raise self.fail(f"has an illegal shape for {name!r}")
-        return Spec(tuple(shape), TENSOR_DTYPES[dtype])
+        made = Spec(found, TENSOR_DTYPES[dtype])  # type: ignore[arg-type]
+        if capacity(made.shape) > self.limits.elements:
+            raise self.fail(f"has an illegal shape for {name!r}")
+        return made
 
     def _read_state(self, name: str, value: Json) -> tuple[str, Spec]:
         role = value.get("role")

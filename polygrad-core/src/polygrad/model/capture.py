@@ -28,6 +28,7 @@ from ..tensor.base import leaf as make_leaf
 from ..tensor.store import realize
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.provenance import describe
+from ..uop.sizes import is_fixed, variables_of
 from .graph import Entrypoint
 from .signature import Outputs, Spec
 
@@ -118,6 +119,8 @@ def _states(author: Any, params: Any) -> tuple[dict[str, State], dict[str, str]]
             aliases[name] = first[id(tensor)]
         else:
             first[id(tensor)] = name
+            if not is_fixed(tensor.shape):
+                raise ArgumentError(f"the state {name!r} has a size that varies: {tensor.shape}.")
             states[name] = State.of("param" if is_parameter(tensor) else "aux", tensor)
     realize([s.tensor for s in states.values()])
     return states, aliases
@@ -279,11 +282,15 @@ class _Entry:
         states = self.run.made.states
         known = {s.symbol for s in states.values()} | set(self.run.made.inputs.values())
         known.update(self.notes.draw_nodes or ())
+        known.update(variables_of(list(self.run.made.inputs.values())))
         frozen: dict[UOp, UOp] = {}
+        for node in variables_of(roots):
+            if node not in known:
+                raise CaptureError(self._unknown(node))
         for node in toposort(roots):
-            if node in known or node.op not in (Ops.BUFFER, Ops.VARIABLE):
+            if node in known or node.op is not Ops.BUFFER:
                 continue
-            if node.op is Ops.VARIABLE or node.arg[0] <= self.notes.started:
+            if node.arg[0] <= self.notes.started:
                 raise CaptureError(self._unknown(node))
             state = State.of("frozen", make_leaf(node, node.arg[2], False))
             states[f"constants.{sum(s.role == 'frozen' for s in states.values())}"] = state
@@ -293,8 +300,8 @@ class _Entry:
     def _unknown(self, node: UOp) -> str:
         if node.op is Ops.VARIABLE:
             return (
-                f"the author uses the variable {node.arg[0]!r} or a random tensor that was made"
-                " outside; realize() it, and name it in params=."
+                f"the author uses the variable {node.arg[0]!r}, which no input has, or a random"
+                " tensor that was made outside; realize() it, and name it in params=."
             )
         where = f", made at {describe(node)}" if node.provenance else ""
         return (

@@ -13,11 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ArgumentError, ShapeError, UnknownName, no_such, shown
-from .signature import Spec, check_names, check_shape, host_array
+from ..uop.sizes import most
+from .signature import Spec, Values, check_names, check_shape, fits, host_array
 
 Specs = Mapping[str, Spec]
-Batch = dict[str, memoryview]
 REMAINDERS = ("error", "drop", "keep")
+
+
+class Batch(dict[str, memoryview]):
+    """The bytes of each input, and the values of the variables in their shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: Values = {}
 
 
 class Batches(Protocol):
@@ -57,16 +65,16 @@ def one(data: Any, specs: Specs, what: str) -> Batch:
     if not isinstance(data, Mapping):
         raise ArgumentError(f"{what}: a batch maps names to arrays, not {shown(data)}.")
     check_names(data, specs, what)
-    batch = {}
+    batch = Batch()
     for name, spec in specs.items():
         view, shape = host_array(f"{what}: {name!r}", data[name], spec.dtype)
-        check_shape(f"{what}: {name!r}", shape, spec)
+        check_shape(f"{what}: {name!r}", shape, spec, batch.sizes)
         batch[name] = view
     return batch
 
 
 def _samples(specs: Specs) -> int:
-    return next((s.shape[0] for s in specs.values() if s.shape), 1)
+    return next((most(s.shape[0]) for s in specs.values() if s.shape), 1)
 
 
 class _Whole:
@@ -106,10 +114,11 @@ class _Stream:
 
 
 class _Column(NamedTuple):
-    """All samples of one input, `row` bytes each."""
+    """All samples of one input, `row` bytes and `shape` each."""
 
     data: memoryview
     row: int
+    shape: tuple[int, ...]
 
     def part(self, rows: Sequence[int]) -> memoryview:
         """The bytes of some samples; neighbours are not copied."""
@@ -120,7 +129,7 @@ class _Column(NamedTuple):
 
 
 class _Sliced:
-    """Arrays cut into batches of one size."""
+    """Arrays cut into batches of one size; the last may be smaller where the shapes vary."""
 
     def __init__(
         self,
@@ -130,10 +139,13 @@ class _Sliced:
         remainder: str,
         shuffle: bool | int,
     ) -> None:
-        self.size, self.shuffle = size, shuffle
+        self.size, self.shuffle, self.specs = size, shuffle, specs
         self.columns, self.count = _columns(data, specs)
         self.steps, rest = divmod(self.count, self._checked_size(specs))
-        if rest and remainder != "drop":
+        self.used = self.steps * size
+        if rest and remainder == "keep" and self._admits(rest):
+            self.steps, self.used = self.steps + 1, self.count
+        elif rest and remainder != "drop":
             raise ArgumentError(self._partial(rest, remainder))
         if not self.steps:
             raise ArgumentError(f"fit: {self.count} samples make no batch of {size}.")
@@ -142,12 +154,15 @@ class _Sliced:
         if type(self.size) is not int or self.size < 1:
             raise ArgumentError(f"fit: batch_size={self.size!r} is no whole number of 1 or more.")
         for name, spec in specs.items():
-            if spec.shape[0] != self.size:
+            if not fits((self.size,), spec.shape[:1]):
                 raise ArgumentError(
                     f"fit: batch_size={self.size}, but {name!r} is declared {spec}:"
                     f" its batches have {spec.shape[0]} samples."
                 )
         return self.size
+
+    def _admits(self, rest: int) -> bool:
+        return all(fits((rest,), s.shape[:1]) for s in self.specs.values())
 
     def _partial(self, rest: int, remainder: str) -> str:
         text = f"fit: {self.count} samples leave {rest} over in batches of {self.size}"
@@ -162,9 +177,14 @@ class _Sliced:
         if self.shuffle is not False:
             seed = "" if self.shuffle is True else f"{self.shuffle}/"
             order = random.Random(f"{seed}{number}").sample(order, self.count)
-        for start in range(0, self.steps * self.size, self.size):
+        for start in range(0, self.used, self.size):
             rows = order[start : start + self.size]
-            yield {name: column.part(rows) for name, column in self.columns.items()}
+            batch = Batch()
+            for name, column in self.columns.items():
+                batch[name] = column.part(rows)
+                shape, spec = (len(rows), *column.shape), self.specs[name]
+                check_shape(f"fit: {name!r}", shape, spec, batch.sizes)
+            yield batch
 
 
 def _columns(data: Mapping[str, Any], specs: Specs) -> tuple[dict[str, _Column], int]:
@@ -173,12 +193,12 @@ def _columns(data: Mapping[str, Any], specs: Specs) -> tuple[dict[str, _Column],
     for name, spec in specs.items():
         what = f"fit: {name!r}"
         view, shape = host_array(what, data[name], spec.dtype)
-        if not spec.shape or shape[1:] != spec.shape[1:] or len(shape) != len(spec.shape):
+        if not shape or not spec.shape or not fits(shape[1:], spec.shape[1:]):
             raise ShapeError(
                 f"{what} is declared {spec}, got samples in an array of shape {shape}."
             )
         counts[name] = shape[0]
-        columns[name] = _Column(view, view.nbytes // max(shape[0], 1))
+        columns[name] = _Column(view, view.nbytes // max(shape[0], 1), shape[1:])
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{n!r} {c}" for n, c in counts.items())
         raise ShapeError(f"fit: the inputs have different numbers of samples: {shown}.")

@@ -6,6 +6,7 @@
 Sources come before their users. The graphs stand on the tensor floor and name no device. Leaves are
 inputs and state by name. Assignment is a function of values here: what an entrypoint leaves in a
 state is listed under "writes". Floats are written in hexadecimal, so they come back bit by bit.
+Sizes that vary are written as expressions (sizes.py); an entrypoint has those of its inputs alone.
 
 Reading is the door for strangers' programs: each op has one line in the table below that says how
 many sources it takes and what its argument must be; then `uop.spec` checks the whole graph.
@@ -24,8 +25,10 @@ from ..files.limits import DEFAULT, Limits
 from ..gradient import FUNCTIONS, Function
 from ..uop import spec
 from ..uop.kernel import LIBRARY, KernelCall, Output
-from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, size, toposort
+from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, toposort
 from ..uop.provenance import describe
+from ..uop.sizes import capacity, mapped, sized, sizes_of, variables_of
+from . import sizes
 
 Leaves = Mapping[str, UOp]
 
@@ -79,10 +82,23 @@ def _axes(value: Any, rank: int) -> tuple[int, ...]:
     return axes
 
 
+def _size(value: Any) -> int:
+    found = sizes.read(value)
+    if found is None:
+        raise _Bad
+    return found
+
+
+def _sizes(value: Any, count: int | None = None) -> tuple[int, ...]:
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise _Bad
+    return tuple(_size(v) for v in value)
+
+
 def _triples(value: Any, rank: int) -> tuple[tuple[int, ...], ...]:
     if not isinstance(value, list) or len(value) != rank:
         raise _Bad
-    return tuple(_naturals(v, 3) for v in value)
+    return tuple(_sizes(v, 3) for v in value)
 
 
 def _window(value: Any, rank: int) -> tuple[int, ...]:
@@ -182,9 +198,9 @@ class _Rule(NamedTuple):
 
 
 _RULES: dict[Ops, _Rule] = {
-    Ops.IOTA: _Rule(0, lambda v, _: _natural(v)),
-    Ops.RESHAPE: _Rule(1, lambda v, _: _naturals(v)),
-    Ops.EXPAND: _Rule(1, lambda v, _: _naturals(v)),
+    Ops.IOTA: _Rule(0, lambda v, _: _size(v)),
+    Ops.RESHAPE: _Rule(1, lambda v, _: _sizes(v)),
+    Ops.EXPAND: _Rule(1, lambda v, _: _sizes(v)),
     Ops.PERMUTE: _Rule(1, lambda v, rank: _naturals(v, rank)),
     Ops.SHRINK: _Rule(1, _triples),
     Ops.PAD: _Rule(1, _triples),
@@ -232,7 +248,8 @@ def _constant(dtype: DType, value: Any) -> bool | int | float:
 
 def write(entrypoints: Mapping[str, Entrypoint], names: Mapping[UOp, list[Any]]) -> dict[str, Any]:
     """The JSON value of `entrypoints`; `names` says what each leaf is, as ["state", name]."""
-    order = toposort([r for e in entrypoints.values() for r in e.roots])
+    roots = [r for e in entrypoints.values() for r in e.roots]
+    order = toposort(roots, lambda n: n.dtype is not dtypes.index)
     number = {node: i for i, node in enumerate(order)}
     entries = {
         name: {
@@ -248,8 +265,10 @@ def write(entrypoints: Mapping[str, Entrypoint], names: Mapping[UOp, list[Any]])
 
 def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -> list[Any]:
     if u in names:
-        return ["LEAF", u.dtype.name, [], [*names[u], *u.shape]]
-    argument = u.arg
+        return ["LEAF", u.dtype.name, [], [*names[u], *map(sizes.write, u.shape)]]
+    if u.dtype is dtypes.index and not u.shape:
+        return ["SIZE", u.dtype.name, [], sizes.write(sized(u))]
+    argument = mapped(u.arg, sizes.write) if sizes_of(u) else u.arg
     where = f", made at {describe(u)}" if u.provenance else ""
     if u.op is Ops.UNIQUE:
         argument = number[u]
@@ -310,7 +329,7 @@ class Reader:
         shapes = [made.shape]
         if made.op is Ops.KERNEL:
             shapes += [o.shape for o in made.arg.outputs]
-        if any(len(s) > self.limits.rank or size(s) > self.limits.elements for s in shapes):
+        if any(len(s) > self.limits.rank or capacity(s) > self.limits.elements for s in shapes):
             raise self.fail(f"node {i} has the shape {made.shape}, beyond the limits")
         return made
 
@@ -327,6 +346,8 @@ class Reader:
         if any(type(s) is not int or not 0 <= s < len(self.nodes) for s in sources):
             raise _Bad
         src = tuple(self.nodes[s] for s in sources)
+        if (dtype is dtypes.index) != (name == "SIZE"):
+            raise _Bad
         if name in _LEAVES:
             return _LEAVES[name](self, dtype, src, argument)
         op = _OPS.get(name)
@@ -340,11 +361,16 @@ class Reader:
             raise _Bad
         kind, name, *shape = argument
         found = self.leaf(kind, name) if isinstance(kind, str) and isinstance(name, str) else None
-        if found is None or found.dtype is not dtype or list(found.shape) != shape:
+        if found is None or found.dtype is not dtype or [*map(sizes.write, found.shape)] != shape:
             raise _Bad
         if kind == "input":
             self.inputs.add(found)
         return found
+
+    def _varying(self, dtype: DType, src: tuple[UOp, ...], argument: Any) -> UOp:
+        if src:
+            raise _Bad
+        return UOp.index(_size(argument))
 
     def _unique(self, dtype: DType, src: tuple[UOp, ...], argument: Any) -> UOp:
         if src or dtype is not dtypes.void or argument != len(self.nodes):
@@ -374,6 +400,10 @@ class Reader:
         for node in toposort(made.roots):
             if node.op is Ops.BUFFER and node in self.inputs and node not in given:
                 raise self.fail(f"entrypoint {name!r} reads an input that it does not take")
+        known = set(variables_of([u for u in given if u is not None]))
+        for v in variables_of(made.roots):
+            if v.dtype is dtypes.index and v not in known:
+                raise self.fail(f"entrypoint {name!r} has a size {v.arg[0]!r} that no input has")
         return made
 
     def _roots(self, name: str, table: Any) -> dict[str, UOp]:
@@ -384,10 +414,11 @@ class Reader:
         return {k: self.nodes[i] for k, i in table.items()}
 
 
-_DTYPES = {**TENSOR_DTYPES, "void": dtypes.void}
+_DTYPES = {**TENSOR_DTYPES, "void": dtypes.void, "index": dtypes.index}
 _OPS = {op.name: op for op in _RULES}
 _LEAVES: dict[str, Callable[[Reader, DType, tuple[UOp, ...], Any], UOp]] = {
     "LEAF": Reader._leaf,
     "UNIQUE": Reader._unique,
     "CONST": Reader._const,
+    "SIZE": Reader._varying,
 }

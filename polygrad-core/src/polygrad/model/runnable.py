@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..device.buffer import Buffer, pool
+from ..device.buffer import Buffer, pool, with_room
 from ..engine import Recorded, Runtime, make_plan, use
 from ..engine.owner import mixed
 from ..engine.random import Draws
@@ -14,10 +14,19 @@ from ..nn.optim import Optimizer
 from ..tensor import Tensor
 from ..tensor.base import away, replayed
 from ..tensor.host import array_of
-from ..uop.ops import Ops, UOp
+from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import actual, rebound, variables_in
 from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
-from .signature import Outputs, Spec, check_dtype, check_names, check_shape, host_array
+from .signature import (
+    Outputs,
+    Spec,
+    Values,
+    check_dtype,
+    check_names,
+    check_shape,
+    host_array,
+)
 
 if TYPE_CHECKING:
     from .train import Trainer
@@ -81,15 +90,16 @@ class Runnable:
         what = f"entrypoint {entrypoint!r}"
         check_names(given, dict.fromkeys(entry.inputs), what)
         with use(self.runtime):
-            buffers = [self._input(what, n, given[n]) for n in entry.inputs]
+            sizes: Values = {}
+            buffers = [self._input(what, n, given[n], sizes) for n in entry.inputs]
             plan = self._plan(entrypoint, entry)
-            made = plan(buffers, self._draw(entry))
+            made = plan(buffers, self._numbers(entry, sizes))
             if not readback:
                 return Outputs()
             tensors = any(isinstance(v, Tensor) for v in given.values())
             give = self._tensor if tensors else _array
             pairs = zip(entry.outputs.items(), made, strict=True)
-            return Outputs({n: give(b, Spec(u.shape, u.dtype)) for (n, u), b in pairs})
+            return Outputs({n: give(b, _spec(u, sizes)) for (n, u), b in pairs})
 
     def _entrypoint(self, name: str) -> Entrypoint:
         self._check_alive()
@@ -107,15 +117,20 @@ class Runnable:
                 found = self._plans[name] = make_plan(
                     list(entry.outputs.values()),
                     [self.captured.inputs[n] for n in entry.inputs],
-                    list(draw_variables()) if entry.draws else (),
+                    [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
                     {self.states[n].symbol: u for n, u in entry.writes.items()},
                     self.holders(),
                 )
         return found
 
-    def _draw(self, entry: Entrypoint) -> tuple[int, ...]:
-        """The numbers that a call's random draws start from."""
-        return self.generator.take(entry.draws) if entry.draws else ()
+    def _variables(self, entry: Entrypoint) -> list[UOp]:
+        """What the sizes of its inputs depend on."""
+        return variables_in(n for name in entry.inputs for n in self.specs[name].shape)
+
+    def _numbers(self, entry: Entrypoint, sizes: Values) -> tuple[int, ...]:
+        """The numbers of a call: what its random draws start from, and its sizes."""
+        drawn = self.generator.take(entry.draws) if entry.draws else ()
+        return (*drawn, *[sizes[v] for v in self._variables(entry)]) if sizes else drawn
 
     def _check_initialized(self) -> None:
         """Refuse parameters that nobody wrote: `Tensor.empty` in an author, say."""
@@ -132,23 +147,24 @@ class Runnable:
                 " written into it. Assign a value, or use load_state_dict or import_weights."
             )
 
-    def _input(self, what: str, name: str, value: Any) -> Buffer:
+    def _input(self, what: str, name: str, value: Any, sizes: Values) -> Buffer:
+        """A Buffer with room for the largest, whatever was given; its sizes go to `sizes`."""
         spec = self.specs[name]
         if isinstance(value, Tensor):
             label = f"{what}: {name!r}"
             if away(value):
                 raise mixed(self.runtime.owner, value.runtime.owner)
-            check_shape(label, value.shape, spec)
+            check_shape(label, value.shape, spec, sizes)
             check_dtype(label, value.dtype, spec)
             node = value.uop
             if node.op is Ops.BUFFER and node.dtype is spec.dtype and node.arg[2] == self.device:
-                return self.runtime.buffer_of(node)
+                return with_room(self.runtime.buffer_of(node), spec.nbytes)
             ready = value.cast(spec.dtype).to(self.device).realize()
             leaf = self.runtime.leaf_of(ready.uop)
             assert leaf is not None
-            return self.runtime.buffer_of(leaf)
+            return with_room(self.runtime.buffer_of(leaf), spec.nbytes)
         view, shape = host_array(f"{what}: {name!r}", value, spec.dtype)
-        check_shape(f"{what}: {name!r}", shape, spec)
+        check_shape(f"{what}: {name!r}", shape, spec, sizes)
         buffer = Buffer.of_pool(pool(self.device), spec.nbytes)
         buffer.write(view)
         return buffer
@@ -163,8 +179,14 @@ class Runnable:
             raise StateError("this Model was disposed.")
 
 
+def _spec(u: UOp, sizes: Values) -> Spec:
+    """What an output of a call is."""
+    return Spec(tuple([rebound(n, sizes) for n in u.shape]) if sizes else u.shape, u.dtype)
+
+
 def _array(buffer: Buffer, spec: Spec) -> Any:
-    return array_of(buffer.read(), spec.dtype, spec.shape)
+    shape = actual(spec.shape)
+    return array_of(buffer.read(size(shape) * spec.dtype.itemsize), spec.dtype, shape)
 
 
 def mapping(inputs: Any) -> Mapping[str, Any]:

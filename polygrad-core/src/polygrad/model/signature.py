@@ -4,11 +4,13 @@ A signature is given as a Tensor (`Tensor.empty(32, 10)`), as a shape, or as (sh
 may be numpy arrays, Tensors, buffers or nested lists; they must have the declared shape, and a
 dtype of the same kind or a lesser one (an int array may feed a float input, never the other way
 round).
+
+A size may be a Variable, or (name, min, max), which is one: axes of one name have one size in a
+call, any within the bounds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -25,6 +27,8 @@ from ..errors import (
 )
 from ..tensor import Tensor
 from ..tensor.store import read
+from ..uop.ops import UOp
+from ..uop.sizes import Size, Variable, actual, capacity, opened, unbound, variables_in
 
 
 class Outputs(dict[str, Any]):
@@ -46,11 +50,17 @@ class Spec(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> Spec:
-        return cls(tuple(tensor.shape), tensor.dtype)
+        return cls(opened(tensor.shape), tensor.dtype)
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Bytes of the largest."""
+        return capacity(self.shape) * self.dtype.itemsize
+
+    @property
+    def variables(self) -> list[UOp]:
+        """What its sizes depend on."""
+        return variables_in(self.shape)
 
     def __str__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"
@@ -62,18 +72,52 @@ def specs(given: Mapping[str, Any] | None, what: str) -> dict[str, Spec]:
         raise ArgumentError(
             f"{what}= maps names to Tensors or shapes, as {{'x': Tensor.empty(5)}}."
         )
-    return {str(name): _spec(f"{what} {name!r}", value) for name, value in (given or {}).items()}
+    made = {str(name): _spec(f"{what} {name!r}", value) for name, value in (given or {}).items()}
+    check_variables(made)
+    return made
 
 
 def _spec(what: str, value: Any) -> Spec:
-    if isinstance(value, (Tensor, Spec)):
-        return Spec(tuple(value.shape), value.dtype)
+    if isinstance(value, Spec):
+        return value
     shape, dtype = value, dtypes.default_float
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], (tuple, list)):
+    if isinstance(value, Tensor):
+        shape, dtype = value.shape, value.dtype
+    elif isinstance(value, tuple) and len(value) == 2 and _is_shape(value[0]):
         shape, dtype = value[0], _dtype(what, value[1])
-    if not isinstance(shape, (tuple, list)) or any(type(n) is not int or n < 0 for n in shape):
+    if not _is_shape(shape):
         raise ArgumentError(f"{what} is a Tensor, a shape or (shape, dtype), not {shown(value)}.")
-    return Spec(tuple(shape), dtype)
+    sizes = tuple([Variable(*n) if isinstance(n, tuple) else unbound(n) for n in shape])
+    for n in sizes:
+        if isinstance(n, Size) and not isinstance(n, Variable):
+            raise ArgumentError(f"{what}: a size is a number or a Variable, not {n}.")
+    return Spec(sizes, dtype)
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and not _is_bounded(value) and all(map(_is_size, value))
+
+
+def _is_size(n: Any) -> bool:
+    return isinstance(n, Size) or _is_bounded(n) or (type(n) is int and n >= 0)
+
+
+def _is_bounded(n: Any) -> bool:
+    """Whether this is a variable as (name, min, max)."""
+    return isinstance(n, tuple) and len(n) == 3 and isinstance(n[0], str)
+
+
+def check_variables(given: Mapping[str, Spec]) -> None:
+    """Raise ArgumentError for one name with two pairs of bounds."""
+    known: dict[str, UOp] = {}
+    for spec in given.values():
+        for v in spec.variables:
+            if known.setdefault(v.arg[0], v) is not v:
+                name, *bounds = known[v.arg[0]].arg
+                raise ArgumentError(
+                    f"the variable {name!r} is declared between {bounds[0]} and {bounds[1]}, and"
+                    f" between {v.arg[1]} and {v.arg[2]}; one name has one pair of bounds."
+                )
 
 
 def _dtype(what: str, given: Any) -> DType:
@@ -95,9 +139,33 @@ def check_names(given: Mapping[str, Any], wanted: Mapping[str, Any], what: str) 
         raise ArgumentError(f"{what} needs {', '.join(map(repr, missing))} too.")
 
 
-def check_shape(what: str, found: tuple[int, ...], spec: Spec) -> None:
-    if tuple(found) != spec.shape:
-        raise ShapeError(f"{what} is declared {spec}, got shape {tuple(found)}.")
+Values = dict[UOp, int]  # of the variables of a call
+
+
+def check_shape(
+    what: str, found: tuple[int, ...], spec: Spec, values: Values | None = None
+) -> None:
+    """Raise ShapeError unless the shape is the declared one; note in `values` what varies."""
+    shape = actual(found)
+    if shape == spec.shape:
+        return
+    known = {} if values is None else values
+    if not fits(shape, spec.shape):
+        raise ShapeError(f"{what} is declared {spec}, got shape {shape}.")
+    for n, wanted in zip(shape, spec.shape, strict=True):
+        if isinstance(wanted, Variable) and known.setdefault(wanted.node, n) != n:
+            raise ShapeError(
+                f"{what} is declared {spec}, got shape {shape}: {wanted.name!r} is"
+                f" {known[wanted.node]} elsewhere in this call."
+            )
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a shape in numbers is the declared one, each variable within its bounds."""
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(
+        m.min <= n <= m.max if isinstance(m, Variable) else n == m for n, m in pairs
+    )
 
 
 def check_dtype(what: str, found: DType, spec: Spec) -> None:

@@ -24,6 +24,7 @@ from ..tensor import Tensor
 from ..tensor.base import leaf as make_leaf
 from ..tensor.store import realize
 from ..uop.ops import UOp
+from ..uop.sizes import variables_in
 from .capture import State, draw_variables
 from .data import Batch, Batches
 from .history import History, Progress, Step
@@ -48,6 +49,7 @@ class Trainer:
         entry = model.captured.entrypoints["train"]
         self.draws = entry.draws
         drawn = draw_variables() if self.draws else ()
+        self.variables = variables_in(n for i in entry.inputs for n in model.specs[i].shape)
         rate, rate_node = scalar_variable("learning_rate", dtypes.float32)
         with use(model.runtime):
             updates = self._updates(entry.outputs["loss"], make_leaf(rate_node, None, False))
@@ -55,7 +57,7 @@ class Trainer:
             self.step = make_plan(
                 [entry.outputs["loss"].cast(dtypes.float32)],
                 [model.captured.inputs[n] for n in entry.inputs],
-                [rate, *drawn],
+                [rate, *drawn, *self.variables],
                 updates,
                 model.holders(),
             )
@@ -104,6 +106,8 @@ class Trainer:
         numbers: tuple[int | float, ...] = (rates.resolve(optimizer.schedule, at),)
         if self.draws:
             numbers += self.model.generator.take(self.draws)
+        if self.variables:
+            numbers += tuple([batch.sizes[v] for v in self.variables])
         (loss,) = self.step(self.buffers, numbers)
         optimizer.steps = at
         loss.read_into(self.loss)

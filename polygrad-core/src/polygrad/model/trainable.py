@@ -86,7 +86,7 @@ class Trainable(Runnable):
             for batch in source.epoch(0):
                 for name, buffer in inputs.items():
                     buffer.write(batch[name])
-                made = plan(list(inputs.values()), self._draw(entry))
+                made = plan(list(inputs.values()), self._numbers(entry, batch.sizes))
                 out = entry.outputs["loss"]
                 losses.append(self._tensor(made[0], Spec(out.shape, out.dtype)).item())
             return float(sum(losses) / len(losses))

@@ -15,6 +15,7 @@ from .. import settings
 from ..dtype import dtypes
 from ..errors import ArgumentError, public
 from ..tensor import Tensor
+from ..uop.sizes import is_fixed, larger
 from . import init
 from .wrong import wrong_input
 
@@ -77,9 +78,13 @@ class BatchNorm:
 
     def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
         keep, take = 1 - self.momentum, self.momentum
-        unbiased = take * count / max(count - 1, 1)
+        rest = larger(count - 1, 1)
+        if is_fixed((count,)):
+            unbiased = variance * (take * count / rest)
+        else:
+            unbiased = variance * take * count / rest
         self.running_mean.assign(self.running_mean * keep + mean * take)
-        self.running_var.assign(self.running_var * keep + variance * unbiased)
+        self.running_var.assign(self.running_var * keep + unbiased)
         self.num_batches_tracked.assign(self.num_batches_tracked + 1)
 
     def __repr__(self) -> str:

@@ -63,7 +63,7 @@ def _plain(group: Group) -> bool:
     if group.contraction or any(r.arg[1] == "seq" for r in whole):
         return False
     ordinary = all(n.op not in (Ops.COPY, Ops.SCATTER, Ops.KERNEL) for n in group.stored)
-    return ordinary and size(group.shape) > 0 and all(h == whole for h in group.hoisted)
+    return ordinary and size(group.shape) != 0 and all(h == whole for h in group.hoisted)
 
 
 def _leaf(node: UOp, devices: dict[UOp, str]) -> UOp:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size
+from ..uop.sizes import capacity
 from ..uop.values import identity
 from .fusion import Fusion, Group, Use, sources
 from .indexing import both, flat, known, source_index, through
@@ -31,7 +32,7 @@ class KernelBuilder:
 
     def param(self, leaf: UOp) -> UOp:
         slot = self.slots.setdefault(leaf, len(self.slots))
-        return UOp(Ops.PARAM, memory_dtype(leaf.dtype), (), (slot, size(leaf.shape)))
+        return UOp(Ops.PARAM, memory_dtype(leaf.dtype), (), (slot, capacity(leaf.shape)))
 
     def address(self, leaf: UOp, offset: UOp) -> UOp:
         param = self.param(leaf)

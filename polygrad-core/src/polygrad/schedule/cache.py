@@ -5,7 +5,8 @@ count by first sight: which buffer it is plays no part, its dtype, shape, device
 do. Numbers the user varies play no part either: a constant, the start of a slice and the place of a
 padded part are *holes* in the skeleton, their values stand beside it. (Not 0, ±1, ±inf and NaN:
 those fold.) The engine keeps one Plan per skeleton, and when a skeleton comes back with other
-values, `instance` writes the graph with variables where they differ.
+values, `instance` writes the graph with variables where they differ. The values of bound variables
+play no part from the start: a size is written down as its expression, over variables by number.
 
 Keys are compared, never only hashed, so a collision cannot run the wrong Plan.
 """
@@ -16,9 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtype import TENSOR_DTYPES, DType, dtypes
+from ..errors import ArgumentError
 from ..uop.ops import MOVEMENT, Ops, UOp
 from ..uop.provenance import hand_on
-from ..uop.rewrite import substitute
+from ..uop.rewrite import rebuild, substitute
+from ..uop.sizes import exchanged, mapped, sized, sizes_of, two_values
 from .moving import both, covered, put, taken, uniform
 
 Number = int | float
@@ -64,17 +67,24 @@ def fingerprint(
             continue
         op, src = node.op, node.src
         entry = settled.get(id(node)) if src else None
-        if entry is not None:
-            found.settled.append((node, entry[0]))
-            tokens.append(_leaf(entry[0], found, alias_of))
-        elif op is Ops.BUFFER:
-            tokens.append(_leaf(node, found, alias_of))
+        if entry is not None or op is Ops.BUFFER:
+            leaf = node if entry is None else entry[0]
+            varying = [n.node for n in sizes_of(leaf) if n.node not in numbers]
+            if varying:
+                stack.extend(varying)
+                continue
+            if entry is not None:
+                found.settled.append((node, leaf))
+            tokens.append(_leaf(leaf, found, alias_of))
         else:
             waiting = len(stack)
             stack.extend([s for s in reversed(src) if s not in numbers])
+            sizes = sizes_of(node) if op in _SIZED else ()
+            if sizes:
+                stack.extend([n.node for n in sizes if n.node not in numbers])
             if len(stack) != waiting:
                 continue
-            special = _SPECIAL.get(op)
+            special = _SPECIAL.get(op) or (_sized if sizes else None)
             if special is not None:
                 tokens.append(special(node, found))
             elif len(src) == 1:
@@ -105,6 +115,7 @@ class _Found:
         self.leaves: dict[UOp, int] = {}
         self.aliases: dict[int, int] = {}
         self.variables: dict[UOp, int] = {}
+        self.bound: dict[str, UOp] = {}  # variables with values, by name
         self.settled: list[tuple[UOp, UOp]] = []
         self.holes: list[Hole] = []
         self.values: list[Number] = []
@@ -113,11 +124,16 @@ class _Found:
         self.holes.append(Hole(node, axis))
         self.values.append(value)
 
+    def sizes(self, arg: Any) -> Any:
+        """An argument with its sizes written down."""
+        return mapped(arg, lambda n: ("size", self.numbers[n.node]))
+
 
 def _leaf(leaf: UOp, found: _Found, alias_of: Callable[[UOp], int]) -> Any:
     number = found.leaves.setdefault(leaf, len(found.leaves))
     alias = found.aliases.setdefault(alias_of(leaf), number)
-    return (Ops.BUFFER, leaf.dtype, leaf.arg[1], leaf.arg[2], number, alias)
+    shape = found.sizes(leaf.arg[1]) if sizes_of(leaf) else leaf.arg[1]
+    return (Ops.BUFFER, leaf.dtype, shape, leaf.arg[2], number, alias)
 
 
 def _constant(node: UOp, found: _Found) -> Any:
@@ -131,7 +147,21 @@ def _constant(node: UOp, found: _Found) -> Any:
 
 def _variable(node: UOp, found: _Found) -> Any:
     number = found.variables.setdefault(node, len(found.variables))
-    return (Ops.VARIABLE, node.dtype, *node.arg[1:], number)
+    name, lo, hi, *value = node.arg
+    if value and found.bound.setdefault(name, node) is not node:
+        raise _two_values(name, found.bound[name], node)
+    return (Ops.VARIABLE, node.dtype, lo, hi, number)
+
+
+def _two_values(name: str, one: UOp, other: UOp) -> ArgumentError:
+    if one.arg[:3] != other.arg[:3]:
+        return ArgumentError(f"two variables of one graph are named {name!r}; rename one.")
+    return two_values(name, one.arg[3], other.arg[3])
+
+
+def _sized(node: UOp, found: _Found) -> Any:
+    arg = found.sizes(node.arg)
+    return (node.op, node.dtype, arg, *[found.numbers[s] for s in node.src])
 
 
 def _unique(node: UOp, found: _Found) -> Any:
@@ -146,10 +176,13 @@ def _shrink(node: UOp, found: _Found) -> Any:
     while base.op in MOVEMENT and id(base) not in found.known:
         base = base.src[0]
     if base.op is not Ops.BUFFER and id(base) not in found.known:
-        return (Ops.SHRINK, node.arg, number)
-    what = []
-    for axis, (start, _, step) in enumerate(node.arg):
+        return (Ops.SHRINK, found.sizes(node.arg), number)
+    what: list[Any] = []
+    for axis, (start, stop, step) in enumerate(node.arg):
         count = node.shape[axis]
+        if not type(start) is type(stop) is type(x.shape[axis]) is int:
+            what.append(found.sizes((start, stop, step)))
+            continue
         what.append((count, step))
         if count and room(x.shape[axis], count, step):
             found.hole(node, axis, start)
@@ -158,8 +191,11 @@ def _shrink(node: UOp, found: _Found) -> Any:
 
 def _pad(node: UOp, found: _Found) -> Any:
     """Where a part is put into a whole (`x[i] = v`) is a hole."""
-    what = []
+    what: list[Any] = []
     for axis, (before, after, interior) in enumerate(node.arg):
+        if not type(before) is type(after) is type(node.src[0].shape[axis]) is int:
+            what.append(found.sizes((before, after, interior)))
+            continue
         free = not interior and before + after
         what.append((before + after, interior) if free else (before, after, interior))
         if free:
@@ -182,6 +218,7 @@ _SPECIAL: Mapping[Ops, Callable[[UOp, _Found], Any]] = {
     Ops.KERNEL: _call,
     Ops.FUNCTION: _call,
 }
+_SIZED = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.IOTA, Ops.SHRINK, Ops.PAD})
 _FOLDING = frozenset({0.0, 1.0, -1.0, float("inf"), float("-inf")})
 
 
@@ -202,20 +239,22 @@ def room(n: int, count: int, step: int) -> int:
 
 
 class Instance(NamedTuple):
-    """A graph over leaves, and the variables it takes: those it had, then one per varying hole."""
+    """A graph over leaves, and the variables it takes: those it had, then one per varying hole.
+    `leaves` are those of the fingerprint, their sizes over the new variables."""
 
     roots: list[UOp]
     variables: list[UOp]
+    leaves: list[UOp]
 
 
 def instance(print_: Fingerprint, roots: Sequence[UOp], varying: Sequence[int] = ()) -> Instance:
     """The graph under `roots` (nodes of `print_`) with leaves in place of realised nodes, variables
     renamed by number, and the holes numbered `varying` as further variables."""
     given = [_renamed(v, f"given{i}") for i, v in enumerate(print_.variables)]
-    new: dict[UOp, UOp] = {
-        **dict(print_.settled),
-        **dict(zip(print_.variables, given, strict=True)),
-    }
+    table = dict(zip(print_.variables, given, strict=True))
+    leaves, renewed = exchanged(print_.leaves, table)
+    new = table | {node: renewed[leaf] for node, leaf in print_.settled}
+    new |= dict(zip(print_.leaves, leaves, strict=True))
     made: list[UOp] = []
     open_: dict[UOp, list[tuple[int, str]]] = {}
     for i in varying:
@@ -227,19 +266,25 @@ def instance(print_: Fingerprint, roots: Sequence[UOp], varying: Sequence[int] =
             continue
         src = tuple([new[s] for s in node.src])
         varies = open_.get(node)
+        arg = node.arg
+        if node.op in _SIZED:
+            arg = mapped(arg, lambda n: sized(new[n.node]))
         if varies is not None:
-            new[node] = _FILLED[node.op](node, src, varies, names)
-        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+            plain = UOp(node.op, node.dtype, src, arg)
+            new[node] = _FILLED[node.op](plain, src, varies, names)
+        elif node.dtype is dtypes.index and not node.shape:
+            new[node] = rebuild(node, src)
+        elif arg is node.arg and all(a is b for a, b in zip(src, node.src, strict=True)):
             new[node] = node
         else:
-            new[node] = UOp(node.op, node.dtype, src, node.arg)
+            new[node] = UOp(node.op, node.dtype, src, arg)
         hand_on(node, new[node])
     made = [names[f"hole{i}"] for i in varying]
-    return Instance([new[r] for r in roots], [*given, *made])
+    return Instance([new[r] for r in roots], [*given, *made], leaves)
 
 
 def _renamed(variable: UOp, name: str) -> UOp:
-    return UOp(Ops.VARIABLE, variable.dtype, (), (name, *variable.arg[1:]))
+    return UOp(Ops.VARIABLE, variable.dtype, (), (name, *variable.arg[1:3]))
 
 
 Open = Sequence[tuple[int, str]]  # (axis, name) of the holes of one node

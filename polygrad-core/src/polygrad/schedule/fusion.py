@@ -22,6 +22,7 @@ from ..dtype import dtypes
 from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
+from ..uop.sizes import capacity
 from .indexing import Index, both, source_index
 
 # weighted ops that are cheaper to repeat in another kernel than to store
@@ -243,7 +244,7 @@ class Fusion:
         if depends == frozenset(r for r in kernel.ranges if r.op is Ops.RANGE):
             return True
         rows = size([_length(r) for r in depends])
-        if contraction or (rows < ENOUGH_ROWS and size(node.src[0].shape) > SMALL_WORK):
+        if contraction or (rows < ENOUGH_ROWS and capacity(node.src[0].shape) > SMALL_WORK):
             return False
         return all(h <= depends or depends <= h for h in kernel.hoisted)
 
@@ -399,7 +400,8 @@ def _copies(group: Group, node: UOp) -> bool:
 
 
 def _length(loop: UOp) -> int:
-    return int(loop.src[1].arg) - int(loop.src[0].arg)
+    """The most steps of a loop."""
+    return int(loop.src[1].hi or 0) - int(loop.src[0].lo or 0)
 
 
 def _core(node: UOp) -> UOp:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ..errors import VaryingSize
 from ..uop.ops import Ops, Shape, UOp, size
 
 Index = tuple[UOp, ...]
@@ -42,15 +43,15 @@ def flat(index: Sequence[UOp], shape: Sequence[int]) -> UOp:
 def unflat(offset: UOp, shape: Sequence[int]) -> Index:
     """The index tuple of row-major `offset` in an array of `shape`."""
     out: list[UOp] = []
-    stride = size(shape)
-    for axis, n in enumerate(shape):
-        stride //= max(n, 1)
+    stride = 1
+    for axis, n in reversed(list(enumerate(shape))):
         if n == 1:
             out.append(UOp.index(0))
             continue
-        part = offset // stride if stride > 1 else offset
+        part = offset // stride if stride != 1 else offset
         out.append(part if axis == _first_long(shape) else part % n)
-    return tuple(out)
+        stride *= n
+    return tuple(reversed(out))
 
 
 def _first_long(shape: Sequence[int]) -> int:
@@ -69,12 +70,24 @@ def _reshape_groups(new: Shape, old: Shape) -> list[tuple[int, int, int, int]]:
         if j < len(old):
             b, j = old[j], j + 1
         while a != b:
-            if a < b:
+            less = _is_less(a, b)
+            if less is None:  # sizes that vary: all that is left is one group
+                i, j = len(new), len(old)
+                break
+            if less:
                 a, i = a * new[i], i + 1
             else:
                 b, j = b * old[j], j + 1
         groups.append((i0, i, j0, j))
     return groups
+
+
+def _is_less(a: int, b: int) -> bool | None:
+    """a < b, None where it varies."""
+    try:
+        return a < b
+    except VaryingSize:
+        return None
 
 
 def _reshape(node: UOp, index: Index) -> tuple[Index, UOp | None]:
@@ -128,7 +141,7 @@ def _pad(node: UOp, index: Index) -> tuple[Index, UOp | None]:
         if before:
             valid = both(valid, UOp.index(0) <= inner)
         if after:
-            extent = n + max(n - 1, 0) * interior
+            extent = n + (max(n - 1, 0) * interior if interior else 0)
             valid = both(valid, inner < extent)
         if interior:
             valid = both(valid, (inner % (interior + 1)).eq(0))

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from ..uop.linear import coefficient
 from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import is_fixed, most
 from .indexing import flat, through
 
 PANEL: Final = 16  # columns: a cache line of float32
@@ -46,7 +47,7 @@ def packed(node: UOp) -> UOp:
     left, right = node.src[0].src
     shape = node.src[0].shape
     m, n, k = (shape[a] for a in found)
-    if m < ROWS:
+    if most(m) < ROWS or not is_fixed((n, k)):
         return node
     if size(shape) == m * n * k and n % PANEL == 0 and n * k >= LEAST:
         copied = _in_panels(right, found)

@@ -13,6 +13,7 @@ from typing import Final
 
 from ..dtype import dtypes
 from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.sizes import capacity, is_fixed
 from .packing import packed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
@@ -51,9 +52,12 @@ def _memory(node: UOp) -> UOp:
 def _split_long(node: UOp) -> UOp:
     x = node.src[0]
     op, axes = node.arg
-    few = size(node.shape) <= FEW_RESULTS and size(x.shape) >= LONG
-    if not few and size(x.shape) < DEEP * size(node.shape):
+    few = capacity(node.shape) <= FEW_RESULTS and capacity(x.shape) >= LONG
+    if not few and capacity(x.shape) < DEEP * capacity(node.shape):
         return node
+    varying = tuple(a for a in axes if not is_fixed((x.shape[a],)))
+    if varying:
+        return _split_varying(node, varying)
     for axis in axes:
         parts = _parts(x.shape[axis])
         if parts is None:
@@ -66,6 +70,15 @@ def _split_long(node: UOp) -> UOp:
     return node
 
 
+def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
+    """What varies first, then the rest, whose elements are the partial results."""
+    op, axes = node.arg
+    rest = tuple(a - sum(v < a for v in varying) for a in axes if a not in varying)
+    partial = node.src[0].reduce(op, varying)
+    many = capacity(partial.shape) > FEW_RESULTS
+    return partial.contiguous().reduce(op, rest) if rest and many else node
+
+
 def _reduction(node: UOp) -> UOp:
     split = _split_long(node)
     return packed(node) if split is node else split
@@ -76,7 +89,8 @@ def _split_scan(node: UOp) -> UOp:
     x = node.src[0]
     op, axis = node.arg
     shape, length = x.shape, x.shape[axis]
-    parts = _parts(length) if length >= LONG and size(shape) // length < FEW_RESULTS else None
+    long = is_fixed(shape) and length >= LONG and size(shape) // length < FEW_RESULTS
+    parts = _parts(length) if long else None
     if parts is None:
         return node
     split = (*shape[:axis], parts, length // parts, *shape[axis + 1 :])

@@ -26,6 +26,7 @@ from ..engine.owner import explicit, mixed
 from ..errors import ArgumentError, DTypeError, ShapeError, public, shown
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
+from ..uop.sizes import Size, capacity, largest, most
 
 if TYPE_CHECKING:
     from ..engine.runtime import Runtime
@@ -138,6 +139,15 @@ class Base:
         2
         """
         return self.uop.dtype.itemsize
+
+    @property
+    def max_shape(self) -> tuple[int, ...]:
+        """The sizes of its axes, each bounded one at its largest."""
+        return largest(self.uop.shape)
+
+    def max_numel(self) -> int:
+        """The most elements it can have; `numel` where no axis is bounded."""
+        return capacity(self.uop.shape)
 
     @property
     def nbytes(self) -> int:
@@ -313,7 +323,7 @@ def one_owner(tensors: Iterable[Base]) -> Runtime | None:
 
 def operand(x: Operand, name: str = "operation") -> Base | Scalar:
     """A Tensor or Python number of what a user gave; arrays and lists become Tensors."""
-    if isinstance(x, (Base, bool, int, float, Symbol)):
+    if isinstance(x, (Base, bool, int, float, Symbol, Size)):
         return x  # type: ignore[return-value]  # a Symbol is a number that a captured function was given
     if hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "shape", None) == ():
         return x.item()  # type: ignore[no-any-return]
@@ -328,7 +338,7 @@ def operand(x: Operand, name: str = "operation") -> Base | Scalar:
 
 def is_operand(x: Operand) -> bool:
     """Whether an operator may take `x`; otherwise it leaves the word to the other object."""
-    return isinstance(x, (Base, bool, int, float, Symbol, list, tuple)) or (
+    return isinstance(x, (Base, bool, int, float, Symbol, Size, list, tuple)) or (
         hasattr(x, "dtype") or hasattr(x, "__dlpack__")
     )
 
@@ -346,6 +356,8 @@ def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
     if isinstance(value, Symbol):
         node = value.node(dtype)
         return node.broadcast_to(shape) if shape else node
+    if isinstance(value, Size):
+        return value.node.cast(dtype).broadcast_to(shape)
     if why := misfit(dtype, value):
         wider = "int64" if not misfit(dtypes.int64, value) else "a float"
         hint = f"; cast the tensor to {wider} first" if dtype.is_int else ""
@@ -354,7 +366,7 @@ def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
 
 
 def _plain(x: Any) -> Scalar:
-    return x.value if isinstance(x, Symbol) else x
+    return x.value if isinstance(x, Symbol) else most(x)
 
 
 def _kind(x: Scalar) -> DType:
@@ -436,6 +448,11 @@ def integer(name: str, what: str, x: Any, least: int | None = None) -> int:
     return value
 
 
+def extent(name: str, what: str, x: Any) -> int:
+    """A size or position: an integer, or one that varies."""
+    return x if isinstance(x, Size) else integer(name, what, x)
+
+
 def number(name: str, what: str, x: Any) -> Scalar:
     """A number argument, of numpy's too; `what` names it in the error."""
     if isinstance(x, (bool, int, float, Symbol)):
@@ -475,10 +492,10 @@ def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def shape_of_args(name: str, args: Sequence[Any]) -> tuple[int, ...]:
-    """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of ints."""
+    """`f(2, 3)` and `f((2, 3))` and `f([2, 3])` as one tuple of sizes."""
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
         args = args[0]
-    return tuple([integer(name, "a size", n) for n in args])
+    return tuple([extent(name, "a size", n) for n in args])
 
 
 def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
@@ -486,7 +503,7 @@ def sizes(name: str, args: Sequence[Any]) -> tuple[int, ...]:
     shape = shape_of_args(name, args)
     if any(n < 0 for n in shape):
         raise ShapeError(f"{name}: shape {shape} has a negative size.")
-    if size(shape) >= _MOST:
+    if capacity(shape) >= _MOST:
         count = shown(size(shape))
         raise ShapeError(f"{name}: a tensor has fewer than 2**60 elements, not {count}.")
     return shape

@@ -14,6 +14,7 @@ from ..engine.capture import Number as Symbol
 from ..engine.capture import plain
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
+from ..uop.sizes import Size, larger
 from .base import Flag, Integer, Real, Scalar, integer, leaf, number, scalar, sizes
 from .loss import Loss
 
@@ -189,6 +190,8 @@ class Creation(Loss):
         """
         if stop is None:
             start, stop = 0, start
+        if any(isinstance(x, Size) for x in (start, stop, step)):
+            return made(_varying_range(start, stop, step, dtype), device, requires_grad)
         given = (("start", start), ("stop", stop), ("step", step))
         numbers = start, stop, step = tuple(number("arange", what, x) for what, x in given)
         if not step:
@@ -294,6 +297,18 @@ class Creation(Loss):
         mine = self.uop.reshape((*self.shape, 1)).expand(shape)
         classes = UOp.iota(num_classes).cast(mine.dtype).broadcast_to(shape)
         return result(mine.eq(classes).cast(dtypes.int32), self)
+
+
+def _varying_range(start: Any, stop: Any, step: Any, dtype: Any) -> UOp:
+    """`arange` with ends that are sizes."""
+    if not all(isinstance(n, Size) or type(n) is int for n in (start, stop)):
+        raise ArgumentError("arange: a size that varies goes with integers.")
+    step = integer("arange", "the step", step)
+    if not step:
+        raise ArgumentError("arange: the step is 0.")
+    count = larger(0, -((start - stop) // step))
+    d = dtypes.int32 if dtype is None else to_dtype(dtype)
+    return progression(start, step, count, d)
 
 
 def progression(start: Scalar, step: Scalar, n: int, dtype: DType) -> UOp:

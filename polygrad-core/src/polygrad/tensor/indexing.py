@@ -18,9 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..dtype import dtypes
 from ..engine.capture import Number as Symbol
 from ..engine.capture import distance
-from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, shown
+from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, VaryingSize, shown
 from ..schedule.moving import taken
 from ..uop.ops import Shape, UOp, size
+from ..uop.sizes import (
+    Size,
+    bound_in,
+    capacity,
+    clamp,
+    is_fixed,
+    larger,
+    rebound,
+)
 from .base import (
     Base,
     Integer,
@@ -176,7 +185,8 @@ def _listed(indices: Any) -> Any:
 
 def parse(name: str, shape: Shape, index: Any) -> View:
     """`index` of a tensor of `shape`, checked; `name` is the operation's in errors."""
-    items, dots = _filled(shape, _arrays_of(index if isinstance(index, tuple) else (index,)))
+    given = _settled(index if isinstance(index, tuple) else (index,))
+    items, dots = _filled(shape, _arrays_of(given))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
     moving: list[Moving] = []
@@ -207,10 +217,8 @@ def parse(name: str, shape: Shape, index: Any) -> View:
             kept.append(n)
         else:
             advanced.append(place)
-            item = int(item)
-            i = item + n if item < 0 else item
-            if not 0 <= i < n:
-                raise IndexError_(f"index {item} is outside axis {axis} of shape {shape}.")
+            item = item if isinstance(item, Size) else int(item)
+            i = _position(item, n, axis, shape)
             bounds.append((i, i + 1, 1))
         axis += 1
     at = _place(advanced, dots)
@@ -233,6 +241,46 @@ def _moving(item: Any, n: int, axis: int) -> Moving | None:
     return Moving(axis, item.start.start(n - length), length)
 
 
+def _position(item: int, n: int, axis: int, shape: Shape) -> int:
+    """An integer, or one that varies, counted from the start of an axis of n."""
+    try:
+        i = item + n if item < 0 else item
+        inside = 0 <= i < n
+    except VaryingSize:
+        raise IndexError_(
+            f"index {item} may lie outside axis {axis} of shape {shape}; give its variable bounds"
+            " that keep it inside."
+        ) from None
+    if not inside:
+        raise IndexError_(f"index {item} is outside axis {axis} of shape {shape}.")
+    return i
+
+
+def _settled(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A variable that is bound in one place of an index is bound in all: `x[i.bind(3) : i + 4]`."""
+    if not any(map(_varies, items)):
+        return items
+    some = [n for item in items for n in _numbers(item) if isinstance(n, Size)]
+    values = {v.variable.node: v.value for n in some for v in bound_in(n)}
+    return tuple([_rebound(item, values) for item in items])
+
+
+def _varies(item: Any) -> bool:
+    if type(item) is slice:
+        return isinstance(item.start, Size) or isinstance(item.stop, Size)
+    return isinstance(item, Size)
+
+
+def _numbers(item: Any) -> tuple[Any, ...]:
+    return (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
+
+
+def _rebound(item: Any, values: dict[UOp, int]) -> Any:
+    if isinstance(item, slice):
+        return slice(*[_rebound(n, values) for n in _numbers(item)])
+    return rebound(item, values) if isinstance(item, Size) else item
+
+
 def _place(advanced: Sequence[int], dots: int) -> int:
     """Where the arrays' shape goes: in their place if they stand together, else in front. An
     Ellipsis parts them, even one that stands for no axis."""
@@ -246,7 +294,7 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
     axes."""
     out: list[Any] = []
     for item in items:
-        if item is None or item is Ellipsis or isinstance(item, slice):
+        if item is None or item is Ellipsis or isinstance(item, (slice, Size)):
             out.append(item)
         elif isinstance(item, bool):
             raise ArgumentError(
@@ -306,6 +354,8 @@ def _vector(values: list[int]) -> Tensor:
 
 def nonzero(mask: Tensor) -> list[list[int]]:
     """For each axis the coordinates of the true elements, in row-major order."""
+    if not is_fixed(mask.shape):
+        raise VaryingSize("its elements are counted now")
     raw = bytes(mask.data().cast("B")) if mask.numel() else b""
     places = [i for i, b in enumerate(raw) if b]
     columns, stride = [], mask.numel()
@@ -330,6 +380,8 @@ def _filled(shape: Shape, items: list[Any]) -> tuple[list[Any], int]:
 
 def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
     """(bounds of SHRINK, whether the order is reversed)."""
+    if type(n) is not int or _varies(item):
+        return _varying_slice(item, n)
     try:
         start, stop, step = item.indices(n)
     except (TypeError, ValueError) as error:
@@ -343,6 +395,31 @@ def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
     return (last, start + 1, -step), count > 1
 
 
+def _varying_slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:
+    """`_slice` where a size or an end varies; numpy's clipping is part of the expressions."""
+    step = 1 if item.step is None else item.step
+    if item.start is item.stop is None and step == -1:
+        return (0, n, 1), True
+    if type(step) is not int or step < 1:
+        raise ShapeError(
+            "a slice of a size that varies goes forward by a constant step, or is [::-1], not"
+            f" {item}."
+        )
+    start, stop = _end(item.start, n, 0), _end(item.stop, n, n)
+    return (start, larger(start, stop), step), False
+
+
+def _end(x: Any, n: int, default: int) -> int:
+    if x is None:
+        return default
+    if isinstance(x, Size):
+        return clamp(x, 0, n)
+    if not hasattr(x, "__index__"):
+        raise ArgumentError(f"an index {shown(x)}: a slice is made of integers.")
+    number = int(x.__index__())
+    return clamp(number + n if number < 0 else number, 0, n)
+
+
 def _checked(name: str, array: Array, axis: int, shape: Shape) -> Array:
     """An index array whose known elements lie in the axis."""
     n = shape[axis]
@@ -351,8 +428,7 @@ def _checked(name: str, array: Array, axis: int, shape: Shape) -> Array:
             f"a mask of size {array.axis_size} does not fit axis {axis} of shape {shape}."
         )
     for i in array.extent or ():
-        if not -n <= i < n:
-            raise IndexError_(f"index {i} is outside axis {axis} of shape {shape}.")
+        _position(i, n, axis, shape)
     if array.extent is None:
         check_index(name, array.tensor, axis, shape)
     return array
@@ -412,7 +488,7 @@ def wrapped(index: UOp, n: int) -> UOp:
 
 def flat_index(nodes: Sequence[UOp], sizes: Sequence[int]) -> UOp:
     """Row-major numbers of coordinates; -1 where one of them lies outside its axis."""
-    wide = dtypes.int64 if size(sizes) >= 1 << 31 else dtypes.int32
+    wide = dtypes.int64 if capacity(sizes) >= 1 << 31 else dtypes.int32
     out: UOp | None = None
     inside: UOp | None = None
     for u, n in zip(nodes, sizes, strict=True):

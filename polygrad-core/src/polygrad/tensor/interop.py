@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .. import engine
 from ..dtype import to_dtype, unpack
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..uop.ops import Ops, UOp
+from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import actual, largest, value_of
 from . import host
 from .autograd import Autograd
 from .base import tensor_of
@@ -127,7 +128,7 @@ class Interop(Autograd):
         >>> list(Tensor([1, 2]).data())
         [1, 2]
         """
-        view: memoryview = host.formatted(read(self), self.uop.dtype, self.shape)
+        view: memoryview = host.formatted(read(self), self.uop.dtype, actual(self.shape))
         return view
 
     def numpy(self) -> Any:
@@ -137,7 +138,7 @@ class Interop(Autograd):
         >>> Tensor([1, 2]).numpy()
         array([1, 2], dtype=int32)
         """
-        return host.array_of(read(self), self.uop.dtype, self.shape)
+        return host.array_of(read(self), self.uop.dtype, actual(self.shape))
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor.
@@ -145,7 +146,7 @@ class Interop(Autograd):
         >>> Tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
-        return host.nested(unpack(self.uop.dtype, read(self)), self.shape)
+        return host.nested(unpack(self.uop.dtype, read(self)), actual(self.shape))
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number.
@@ -156,7 +157,7 @@ class Interop(Autograd):
         return self._one("item()", "; use .tolist() or .numpy()")
 
     def _one(self, name: str, hint: str = "") -> Any:
-        if self.numel() != 1:
+        if size(actual(self.shape)) != 1:
             raise ShapeError(
                 f"{name} takes a tensor with one element, not shape {self.shape}{hint}."
             )
@@ -180,14 +181,14 @@ class Interop(Autograd):
     def __index__(self) -> int:
         if not self.uop.dtype.is_int:
             raise DTypeError(f"only an integer tensor is an index, not {self.uop.dtype.name}.")
-        if self.numel() != 1:  # a TypeError: bytes(x) then goes on to the buffer
+        if size(actual(self.shape)) != 1:  # a TypeError: bytes(x) then goes on to the buffer
             raise DTypeError(f"only a tensor of one element is an index, not shape {self.shape}.")
         return int(self.item())
 
     def __len__(self) -> int:
         if not self.shape:
             raise DTypeError("a 0-d tensor has no length.")
-        return self.shape[0]
+        return value_of(self.shape[0])
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
@@ -246,7 +247,7 @@ class Interop(Autograd):
 
     def _values_shown(self) -> str | None:
         """The values of a small realised tensor; None otherwise, and always while capturing."""
-        if self.uop.op is not Ops.BUFFER or self.numel() > _SHOWN:
+        if self.uop.op is not Ops.BUFFER or size(largest(self.shape)) > _SHOWN:
             return None
         runtime = self.runtime
         if runtime.capturing is not None or runtime.find(self.uop) is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import UOp
+from ..uop.sizes import is_fixed
 from .base import (
     Operand,
     axis_of,
@@ -129,7 +130,10 @@ class Joining(Pieces):
 
 def _rolled(u: UOp, shift: int, axis: int) -> UOp:
     n = u.shape[axis] if u.shape else 0
-    shift = shift % n if n else 0
+    if is_fixed((n,)):
+        shift = shift % n if n else 0
+    elif shift < 0:
+        shift = n + shift
     if not shift:
         return u
     return concatenate([piece(u, axis, n - shift, n), piece(u, axis, 0, n - shift)], axis)

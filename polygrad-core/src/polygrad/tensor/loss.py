@@ -15,7 +15,7 @@ from . import formulas
 from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
 from .checks import check_range
 from .pooling import Pooling
-from .reduce import log_softmax, narrow, wide
+from .reduce import log_softmax, narrow, quotient, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -156,7 +156,7 @@ class Loss(Pooling):
         if reduction == "mean":
             total = loss.reduce(Ops.ADD, every)
             count = None if share is None else share.reduce(Ops.ADD, every)
-            loss = total / float(size(loss.shape)) if count is None else total / count
+            loss = quotient(total, size(loss.shape)) if count is None else total / count
         elif reduction == "sum":
             loss = loss.reduce(Ops.ADD, every)
         elif reduction != "none":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import UOp
-from .base import axis_of, either, integer, own_axis, result, shape_of_args
+from .base import axis_of, either, extent, integer, own_axis, result, shape_of_args
 from .movement import Movement, diagonal, full_bounds, unsqueeze
 
 if TYPE_CHECKING:
@@ -223,8 +223,8 @@ class Pieces(Movement):
         [2, 3]
         """
         a = own_axis("narrow", either("narrow", axis, dim), self.ndim)
-        n, start = self.shape[a], integer("narrow", "start", start)
-        length = integer("narrow", "length", length)
+        n, start = self.shape[a], extent("narrow", "start", start)
+        length = extent("narrow", "length", length)
         start = start + n if start < 0 else start
         if not (start >= 0 and length >= 0 and start + length <= n):
             raise ShapeError(

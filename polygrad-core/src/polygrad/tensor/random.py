@@ -15,6 +15,7 @@ from ..dtype import DType, dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, shown
 from ..float_layout import LAYOUTS
 from ..uop.ops import Ops, Shape, UOp, size
+from ..uop.sizes import most
 from . import formulas
 from .base import Flag, Integer, Real, result, sizes
 from .creation import Creation, made
@@ -27,10 +28,11 @@ def words(count: int, pieces: int = 1) -> list[UOp]:
     """`pieces` independent vectors of `count` random uint32 words."""
     from ..engine import current
 
-    key0, key1, base = current().draw(count * pieces)
+    drawn = most(count)  # the numbers of a draw do not depend on how many are used
+    key0, key1, base = current().draw(drawn * pieces)
     first = UOp.iota(count, dtypes.uint64) + base.broadcast_to((count,))
     keys = key0.broadcast_to((count,)), key1.broadcast_to((count,))
-    return [UOp.alu(Ops.THREEFRY, first + i * count if i else first, *keys) for i in range(pieces)]
+    return [UOp.alu(Ops.THREEFRY, first + i * drawn if i else first, *keys) for i in range(pieces)]
 
 
 def unit(shape: Shape, dtype: DType) -> UOp:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
 from ..errors import ShapeError
 from ..uop.ops import Ops, Shape, UOp, size
+from ..uop.sizes import Size
 from . import formulas
 from .base import Flag, Integer, Operand, Real, axes_of, axis_of, either, joined, result
 from .joining import Joining
@@ -42,15 +43,22 @@ def narrow(u: UOp, dtype: DType) -> UOp:
 
 def mean(u: UOp, axes: Sequence[int]) -> UOp:
     """In u's own (wide) dtype; an empty mean is NaN."""
-    count = size([u.shape[a] for a in axes])
-    return u.reduce(Ops.ADD, axes) / float(count)
+    return quotient(u.reduce(Ops.ADD, axes), size([u.shape[a] for a in axes]))
 
 
 def variance(u: UOp, axes: Sequence[int], correction: float) -> UOp:
     """Of wide floats: the mean square distance from the mean, divided by n - correction."""
     distance = u - spread(mean(u, axes), u.shape, axes)
     count = size([u.shape[a] for a in axes])
-    return (distance * distance).reduce(Ops.ADD, axes) / float(max(0, count - correction))
+    total = (distance * distance).reduce(Ops.ADD, axes)
+    if isinstance(count, Size):
+        return total / (total._with(count) - float(correction)).maximum(0.0)
+    return total / float(max(0, count - correction))
+
+
+def quotient(total: UOp, count: int) -> UOp:
+    """A sum divided by how many there are, also where that varies."""
+    return total / (count if isinstance(count, Size) else float(count))
 
 
 class Reduce(Joining):
@@ -201,9 +209,15 @@ class Reduce(Joining):
         return self._reduced(extreme(self.uop, op, axes), axes, keepdim)
 
     def _some(self, name: str, axes: Sequence[int]) -> None:
-        if not size([self.shape[a] for a in axes]):
+        count = size([self.shape[a] for a in axes])
+        if not count:
             raise ShapeError(
                 f"{name} of no elements: shape {self.shape} has axes {tuple(axes)} empty."
+            )
+        if isinstance(count, Size) and not count.min:
+            raise ShapeError(
+                f"{name} of {count} elements, which may be none: give the variable of shape"
+                f" {self.shape} a lower bound that leaves some."
             )
 
     def argmax(

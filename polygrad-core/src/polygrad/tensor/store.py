@@ -14,6 +14,7 @@ from ..engine.capture import active as capturing
 from ..engine.owner import explicit
 from ..engine.weak import WeakTable
 from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.sizes import actual, capacity
 from .base import Base, _leaves, away, leaf, one_owner
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def bind(uop: UOp, data: memoryview | None) -> None:
     from ..device.buffer import Buffer
     from ..engine import runtime
 
-    buffer = Buffer(uop.arg[2], size(uop.arg[1]) * uop.dtype.itemsize)
+    buffer = Buffer(uop.arg[2], capacity(uop.arg[1]) * uop.dtype.itemsize)
     if data is not None:
         buffer.write(data)
     runtime.bind(uop, buffer)
@@ -196,6 +197,7 @@ def read(t: Base) -> memoryview:
     if away(t):
         with inside(t._owner):
             return read(t)
+    nbytes = size(actual(t.uop.shape)) * t.uop.dtype.itemsize
     realize([t])
     node = t.uop if t.uop.op is Ops.BUFFER else engine.realize([t.uop], [t.uop])[0]
-    return engine.current().read(node)
+    return engine.current().read(node, nbytes)

@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from ..dtype import DType, dtypes
-from ..uop.ops import Ops, UOp, toposort
+from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.sizes import exchanged, variables_of
 from .narrow_floats import LACKING, from_words, nearest, to_words
 
 Array = Any  # numpy.ndarray of any dtype
@@ -39,20 +40,24 @@ def evaluate(
 
 
 def judged(tensor: Any) -> Array:
-    """The value of a Tensor over leaves of the current runtime; nothing is compiled or kept."""
+    """The value of a Tensor over leaves of the current runtime; nothing is compiled or kept. Sizes
+    that vary are taken at their values."""
     from ..engine import current
 
     runtime = current()
+    values = {v: runtime.value_of(v) for v in variables_of((tensor.uop,))}
+    sizes = {v: UOp.index(int(n)) for v, n in values.items() if v.dtype is dtypes.index}
+    (root,), fixed = exchanged((tensor.uop,), sizes)
+    leaves = {new: old for old, new in fixed.items() if old.op is Ops.BUFFER}
 
     def read(leaf: UOp) -> Array:
-        raw = runtime.buffer_of(leaf).read()
+        nbytes = size(leaf.shape) * leaf.dtype.itemsize
+        raw = runtime.buffer_of(leaves[leaf]).read(nbytes)
         if leaf.dtype.name in LACKING:
             return from_words(np.frombuffer(raw, f"u{leaf.dtype.itemsize}"), leaf.dtype.name)
         return np.frombuffer(raw, numpy_dtype(leaf.dtype))
 
-    found = [n for n in toposort((tensor.uop,)) if n.op is Ops.VARIABLE]
-    values = {n.arg[0]: runtime.value_of(n) for n in found}
-    return evaluate([tensor.uop], read, values)[0]
+    return evaluate([root], read, {v.arg[0]: n for v, n in values.items()})[0]
 
 
 def numpy_dtype(dtype: DType) -> Any:

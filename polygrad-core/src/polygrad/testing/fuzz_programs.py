@@ -9,7 +9,6 @@ as Python that stands alone, and saved under tests/regressions, where a test rep
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import signal
 import sys
@@ -24,11 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import settings
+from ..engine.counters import counters
 from . import fuzz_grammar as grammar
+from . import fuzz_sizes
 from .fuzz_generate import generate
 from .fuzz_grammar import Program, known
 from .fuzz_judge import Known, differences
 from .fuzz_reduce import reduce
+from .fuzz_report import reproducer, save
 
 
 class Setup(NamedTuple):
@@ -38,12 +40,15 @@ class Setup(NamedTuple):
     fusion: bool = True
     varied: bool = False  # then the same program with other numbers, and again
     transforms: int = 0  # the number of a random transform list for each kernel; 0: the recipes
+    sizes: int = 0  # the number of a choice of bounded axes (fuzz_sizes); 0: none
     limit: int = 90  # seconds for one batch, on a busy machine
 
     def __str__(self) -> str:
         fusion = "" if self.fusion else " without fusion"
         transforms = f" with transform list {self.transforms}" if self.transforms else ""
-        return self.device + fusion + transforms + (" with other numbers" if self.varied else "")
+        sizes = f" with bounded axes {self.sizes}" if self.sizes else ""
+        varied = " with other numbers" if self.varied else ""
+        return self.device + fusion + transforms + sizes + varied
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -130,6 +135,12 @@ def _input(tensor: Any, array: np.ndarray, dtype: str) -> Any:
     return tensor(array, dtype=dtype)
 
 
+def _made(array: np.ndarray, dtype: str) -> Any:
+    from polygrad import Tensor
+
+    return _input(Tensor, array, dtype)
+
+
 def fetch(tensor: Any) -> np.ndarray:
     """A Tensor's values; bfloat16, which numpy lacks, as float32."""
     return np.asarray(tensor.numpy())
@@ -169,6 +180,8 @@ def check(program: Program, setup: Setup) -> Failure | None:
     With other numbers the second run compiles a kernel that takes them as variables, the third
     finds the first one's kernel again, and the fourth the second one's.
     """
+    if setup.sizes:
+        return check_sizes(program, setup)
     runs = [program]
     if setup.varied:
         runs = [program, with_other_numbers(program, 1), program, with_other_numbers(program, 2)]
@@ -183,6 +196,32 @@ def check(program: Program, setup: Setup) -> Failure | None:
         if text:
             text = f"run {number}: {text}" if setup.varied else text
             return Failure(program, setup, "difference", text)
+    return None
+
+
+def check_sizes(program: Program, setup: Setup) -> Failure | None:
+    """Run one program with bounded axes, for several values, and compare each with the judge."""
+    from polygrad import Tensor
+
+    made = None
+    for values, wanted in fuzz_sizes.runs(program, setup.sizes):
+        at = ", ".join(f"d{n} = {v}" for n, v in values.items())
+        try:
+            with setup.entered():
+                outputs = fuzz_sizes.tensors(program, setup.sizes, values, _made)
+                if outputs is None:
+                    return None
+                Tensor.realize(*outputs)
+                got = [fetch(t) for t in outputs]
+        except Exception as error:  # noqa: BLE001 - whatever a program raises is a finding
+            return Failure(program, setup, type(error).__name__, f"{at}: {_last_lines(error)}")
+        text = compare(program, wanted, got)
+        if text:
+            return Failure(program, setup, "difference", f"{at}: {text}")
+        again = made not in (None, counters.plans_made)
+        if again and not setup.transforms:  # those have a runtime of their own each time
+            return Failure(program, setup, "compilation", f"{at}: compiled again")
+        made = counters.plans_made
     return None
 
 
@@ -225,6 +264,9 @@ def check_batch(
     programs: Sequence[Program], values: Sequence[Sequence[Known]], setup: Setup
 ) -> Iterator[Failure]:
     """The failures among `programs`; run together first."""
+    if setup.sizes:
+        yield from (f for f in (check(p, setup) for p in programs) if f is not None)
+        return
     try:
         with setup.entered():
             got = run_batch(programs)
@@ -271,51 +313,6 @@ def smallest(failure: Failure) -> Failure:
     return last
 
 
-def reproducer(failure: Failure) -> str:
-    """Python that shows the failure and needs nothing but polygrad and numpy."""
-    p = failure.program
-    values = known(p)
-    lines = [f"# {failure.setup}: {line}" for line in failure.text.splitlines()[:3]]
-    lines += ["import numpy as np", "from polygrad import Context, Tensor", ""]
-    fusion = "" if failure.setup.fusion else ", POLY_FUSION=0"
-    lines.append(f"with Context(POLY_DEV={failure.setup.device!r}{fusion}):")
-    for i, node in enumerate(p.nodes):
-        if node.op == "input":
-            lines.append(f"    v{i} = {_literal(node.args)}")
-    lines += ["    " + line for line in grammar.source_text(p).splitlines()]
-    for o in p.outputs:
-        lines.append(f"    print(v{o}.numpy())")
-        lines.append(f"# expected: {_short(values[o].value)}")
-    return "\n".join(lines)
-
-
-def _literal(args: dict[str, Any]) -> str:
-    array = grammar.data(**args)
-    if args["dtype"] == "float16":
-        array = array.astype("float16")
-    if array.size <= 64:
-        values = repr(array.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
-        made = f"np.array({values}, {array.dtype.name!r}).reshape({array.shape})"
-    else:
-        plain = ", ".join(f"{k}={v!r}" for k, v in args.items())
-        made = f"__import__('polygrad.testing.fuzz_grammar', fromlist=['data']).data({plain})"
-    return f"Tensor({made}, dtype={args['dtype']!r})"
-
-
-def _short(array: np.ndarray) -> str:
-    return " ".join(np.array2string(array, threshold=16, edgeitems=2, precision=9).split())
-
-
-def save(failure: Failure, folder: Path) -> Path:
-    """Write the program as a regression file, named by its content."""
-    text = failure.program.dumps()
-    name = hashlib.sha256(text.encode()).hexdigest()[:10]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"program_{name}.json"
-    path.write_text(text + "\n")
-    return path
-
-
 # ---- the command
 
 
@@ -325,6 +322,7 @@ def setups(devices: str, modes: str, limit: int = 90) -> list[Setup]:
         "fusion": [plain],
         "both": [plain, plain._replace(fusion=False)],
         "transforms": [plain._replace(transforms=number) for number in (1, 2, 3, 4, 5)],
+        "sizes": [plain._replace(sizes=number) for number in (1, 2, 3)],
     }
     return [kind._replace(device=d) for d in devices.split(",") for kind in kinds[modes]]
 
@@ -345,7 +343,8 @@ def fuzz(
         for p, v in zip(programs, values, strict=True):
             tally = tally.plus(p, v)
         failures = [f for setup in wanted for f in check_batch(programs, values, setup)]
-        plain = [setup for setup in wanted if not setup.transforms]
+        plain = [setup for setup in wanted if not setup.transforms and not setup.sizes]
+        failures += [f for setup in plain for f in _check_sizes(programs, start, setup)]
         failures += [f for setup in plain for f in _check_varied(programs, start, setup)]
         failed += len(failures)
         yield tally, failures
@@ -354,6 +353,14 @@ def fuzz(
 
 
 VARIED = 1  # every so many programs run with other numbers too
+SIZED = 4  # and every so many with bounded axes
+
+
+def _check_sizes(programs: Sequence[Program], start: int, setup: Setup) -> Iterator[Failure]:
+    for number, program in enumerate(programs[-start % SIZED :: SIZED], start):
+        failure = check(program, setup._replace(sizes=1 + number % 7))
+        if failure is not None:
+            yield failure
 
 
 def _check_varied(programs: Sequence[Program], start: int, setup: Setup) -> Iterator[Failure]:
@@ -376,8 +383,11 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("-n", type=int, default=2000, help="programs")
     add("--seed", type=int, default=0, help="the first program's number")
     add("--devices", default="interp,cpu")
-    modes = "both: fusion on and off; transforms: five random transform lists for each kernel"
-    add("--modes", default="fusion", choices=("fusion", "both", "transforms"), help=modes)
+    modes = (
+        "both: fusion on and off; transforms: five random transform lists for each kernel;"
+        " sizes: three choices of bounded axes"
+    )
+    add("--modes", default="fusion", choices=("fusion", "both", "transforms", "sizes"), help=modes)
     add("--batch", type=int, default=16, help="programs that are realised together")
     add("--limit", type=int, default=90, help="seconds after which a batch counts as hanging")
     add("--most", type=int, default=5, help="stop after this many failures")

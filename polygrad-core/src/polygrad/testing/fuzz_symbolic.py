@@ -2,7 +2,8 @@
 
 A case is a random expression over up to three loop counters of at most nine values each, negative
 ones included: sums, products, `//`, `%`, min, max, where, comparisons, chains of reshapes, and
-arithmetic of small wrapping integers. It is built through the smart constructors and evaluated at
+arithmetic of small wrapping integers. In some the first counter is a variable and the second runs
+to a multiple of it. It is built through the smart constructors and evaluated at
 every point, and so is the plain expression by numpy, which knows nothing of our rules. Checked of
 each case:
 
@@ -20,8 +21,8 @@ import argparse
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,24 +30,13 @@ import numpy.typing as npt
 from ..dtype import DType, dtypes
 from ..uop.ops import COMPARISONS, Ops, UOp
 from ..uop.symbolic import coefficient, gcd_factor, ranges_of
+from .fuzz_cases import BOOL, INDEX, Bounds, Case, Expr, dtype_of, smaller_cases, text
 
 Values = npt.NDArray[np.int64]
-Expr = tuple[Any, ...]  # (Ops, DType, *sources); ("range", i); ("const", DType, value)
-Bounds = tuple[tuple[int, int], ...]  # (lo, hi) of each counter, hi excluded
-
-INDEX: Final = dtypes.index
-BOOL: Final = dtypes.bool
 NARROW: Final = (dtypes.int8, dtypes.uint8, dtypes.int32)
 # larger values than this are not interesting, and int64 must hold the squares
 MOST: Final = 1 << 40
 TRIES: Final = 400
-
-
-class Case(NamedTuple):
-    """An expression and the counters it runs over."""
-
-    bounds: Bounds
-    expr: Expr
 
 
 # ---- what each op means, by numpy
@@ -126,15 +116,21 @@ def expected(expr: Expr, box: Sequence[Values]) -> Values | None:
     return out if np.abs(out).max() < MOST else None
 
 
-def dtype_of(expr: Expr) -> DType:
-    return INDEX if expr[0] == "range" else expr[1]
-
-
 # ---- through our constructors
 
 
-def counters(bounds: Bounds) -> list[UOp]:
-    return [UOp.range(lo, hi, i) for i, (lo, hi) in enumerate(bounds)]
+def counters(case: Case) -> list[UOp]:
+    out = [UOp.range(lo, hi, i) for i, (lo, hi) in enumerate(case.bounds)]
+    if case.below:
+        lo, hi = case.bounds[0]
+        out[0] = UOp.variable("n", lo, hi - 1)
+        out[1] = UOp.range(UOp.index(0), out[0] * case.below, 1)
+    return out
+
+
+def reached(case: Case, box: Sequence[Values]) -> npt.NDArray[np.bool_]:
+    """The points that loops come to."""
+    return box[1] < case.below * box[0] if case.below else np.ones(box[0].shape, bool)
 
 
 def build(expr: Expr, ranges: Sequence[UOp]) -> UOp:
@@ -166,36 +162,43 @@ def fault(case: Case) -> str | None:
     want = expected(case.expr, box)
     if want is None:
         return None
-    ranges = counters(case.bounds)
+    ranges, inside = counters(case), reached(case, box)
+    if not inside.any():
+        return None
     root = build(case.expr, ranges)
     values = evaluate(root, ranges, box)
     got = values[root]
     if root.dtype is not dtype_of(case.expr):
         return f"{root!r} has dtype {root.dtype}"
-    if not np.array_equal(got, want):
-        at = tuple(int(i) for i in np.argwhere(got != want)[0])
+    if not np.array_equal(got[inside], want[inside]):
+        at = tuple(int(i) for i in np.argwhere((got != want) & inside)[0])
         place = [int(b[at]) for b in box]
         return f"{root!r} is {got[at]} at {place}, should be {want[at]}"
     for u, v in values.items():
-        lo, hi = int(v.min()), int(v.max())
+        lo, hi = int(v[inside].min()), int(v[inside].max())
         if u.lo is None or u.hi is None or u.lo > lo or u.hi < hi:
             return f"{u!r} says [{u.lo}, {u.hi}] and takes values in [{lo}, {hi}]"
     if build(case.expr, ranges) is not root:
         return f"{root!r} and then {build(case.expr, ranges)!r} from the same expression"
-    return _wrong_answer(root, got, ranges)
+    return _wrong_answer(root, got, ranges, inside)
 
 
-def _wrong_answer(root: UOp, got: Values, ranges: Sequence[UOp]) -> str | None:
+def _wrong_answer(
+    root: UOp, got: Values, ranges: Sequence[UOp], inside: npt.NDArray[np.bool_]
+) -> str | None:
     """A question about `root` that is answered wrongly."""
     free = ranges_of(root)
     for axis, r in enumerate(ranges):
-        steps = np.diff(got, axis=axis)
-        if r not in free and steps.any():
+        both = np.diff(inside.astype(np.int64), axis=axis) == 0
+        both &= np.take(inside, range(1, inside.shape[axis]), axis)
+        steps = np.diff(got, axis=axis)[both]
+        if r.op is Ops.RANGE and r not in free and steps.any():
             return f"{root!r} depends on {r!r}, which ranges_of does not say"
         k = coefficient(root, r) if root.dtype is INDEX else None
         if k is not None and not (steps == k).all():
             return f"coefficient of {r!r} in {root!r} is said to be {k}"
     g = gcd_factor(root) if root.dtype is INDEX else 1
+    got = got[inside]
     if (g == 0 and got.any()) or (g and (got % g).any()):
         return f"{g} does not divide {root!r}"
     return None
@@ -210,13 +213,19 @@ class Generator:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.bounds: Bounds = ()
+        self.below = 0
 
     def case(self) -> Case:
         r = self.random
         count = r.choice((1, 2, 2, 3, 3))
         self.bounds = tuple(self._bounds() for _ in range(count))
+        self.below = r.randint(1, 3) if count > 1 and r.random() < 0.35 else 0
+        if self.below:
+            lo = r.choice((0, 1, 1, 2, 5))
+            most = lo + r.randint(1, 4)
+            self.bounds = ((lo, most + 1), (0, self.below * most), *self.bounds[2:])
         make = r.choices((self.index, self.chain, self.condition, self.narrow), (6, 3, 3, 2))[0]
-        return Case(self.bounds, make(r.randint(1, 5)))
+        return Case(self.bounds, make(r.randint(1, 5)), self.below)
 
     def _bounds(self) -> tuple[int, int]:
         lo = self.random.choice((0, 0, 0, self.random.randint(-6, 6)))
@@ -228,6 +237,8 @@ class Generator:
         if depth <= 0:
             counter = ("range", r.randrange(len(self.bounds)))
             return counter if r.random() < 0.75 else self.constant(INDEX)
+        if self.below and r.random() < 0.3:
+            return self.by_size(depth)
         kinds = (self.affine, self.divided, self.paired, self.binary, self.chosen, self.narrowed)
         return r.choices(kinds, (5, 6, 2, 4, 1, 1))[0](depth)
 
@@ -266,6 +277,18 @@ class Generator:
             k: Expr = ("const", INDEX, r.choice((0, 1, 1, -1, 2)) * unit)
             out = (Ops.ADD, INDEX, out, (Ops.MUL, INDEX, part, k))
         return out
+
+    def by_size(self, depth: int) -> Expr:
+        """A flat index over an axis that varies, split by its size, or clipped to it."""
+        r = self.random
+        unit: Expr = ("const", INDEX, r.choice((1, 2, self.below, 2 * self.below)))
+        size: Expr = (Ops.MUL, INDEX, ("range", 0), unit)
+        row = (Ops.MUL, INDEX, self.index(depth - 2), size)
+        column: Expr = (Ops.MUL, INDEX, ("range", 1), ("const", INDEX, r.choice((1, 1, 2))))
+        flat: Expr = (Ops.ADD, INDEX, row, (Ops.ADD, INDEX, column, self.constant(INDEX)))
+        if r.random() < 0.3:
+            return r.choice((Ops.MINIMUM, Ops.MAXIMUM)), INDEX, flat, size
+        return r.choice((Ops.FLOORDIV, Ops.FLOORMOD)), INDEX, flat, size
 
     def binary(self, depth: int) -> Expr:
         ops = (Ops.ADD, Ops.SUB, Ops.MAXIMUM, Ops.MINIMUM, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD)
@@ -363,34 +386,6 @@ _NARROW_OPS: Final = (
 # ---- making a failing case small
 
 
-def smaller(expr: Expr) -> Iterator[Expr]:
-    """Expressions with something taken away, the boldest first."""
-    if expr[0] == "range":
-        return
-    if expr[0] == "const":
-        value = expr[2]
-        for v in (0, 1, value // 2, value - 1 if value > 0 else value + 1):
-            if type(value) is not bool and abs(v) < abs(value):
-                yield "const", expr[1], v
-        return
-    for e in expr[2:]:
-        if dtype_of(e) is expr[1]:
-            yield e
-    yield "const", expr[1], 1 if expr[1] is not BOOL else True
-    for i in range(2, len(expr)):
-        for e in smaller(expr[i]):
-            yield (*expr[:i], e, *expr[i + 1 :])
-
-
-def smaller_cases(case: Case) -> Iterator[Case]:
-    for e in smaller(case.expr):
-        yield Case(case.bounds, e)
-    for i, (lo, hi) in enumerate(case.bounds):
-        for box in ((lo, lo + 1), (lo, hi - 1), (lo + 1, hi), (0, hi - lo)):
-            if box[1] > box[0] and box != (lo, hi):
-                yield Case((*case.bounds[:i], box, *case.bounds[i + 1 :]), case.expr)
-
-
 def reduce(case: Case) -> Case:
     """A smaller case that still fails."""
     tries = 0
@@ -422,20 +417,12 @@ def broken(case: Case) -> str | None:
         return f"{type(e).__name__}: {e}"
 
 
-def text(expr: Expr) -> str:
-    """An expression as Python that builds it from counters r0, r1, r2."""
-    if expr[0] == "range":
-        return f"r{expr[1]}"
-    if expr[0] == "const":
-        return f"UOp.const({expr[1]!r}, {expr[2]!r})"
-    parts = ", ".join(text(e) for e in expr[2:])
-    return (
-        f"{parts}.cast({expr[1]!r})" if expr[0] is Ops.CAST else f"UOp.alu(Ops.{expr[0]}, {parts})"
-    )
-
-
 def report(case: Case) -> str:
     lines = [f"r{i} = UOp.range({lo}, {hi}, {i})" for i, (lo, hi) in enumerate(case.bounds)]
+    if case.below:
+        lo, hi = case.bounds[0]
+        lines[0] = f"r0 = UOp.variable('n', {lo}, {hi - 1})"
+        lines[1] = f"r1 = UOp.range(UOp.index(0), r0 * {case.below}, 1)"
     return "\n".join([*lines, f"u = {text(case.expr)}", f"# {broken(case)}"])
 
 

@@ -14,12 +14,13 @@ from contextlib import contextmanager, suppress
 
 from .. import codegen, settings
 from ..codegen import transform as verbs
-from ..codegen.kernel import Kernel, canonical, length, misplaced, static
+from ..codegen.kernel import Kernel, canonical, extent, length, misplaced, static
 from ..engine import kernels, runtime
 from ..target import Target
 from ..uop.ops import UOp
 
-VERBS = ("split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", "partial")
+VERBS = ("split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", "partial", "cover")
+VARYING = ("split", "block", "cover", "peel_whole")  # of a length known only when it runs
 
 
 def random_list(kernel: Kernel, rng: random.Random, count: int) -> Kernel:
@@ -33,7 +34,8 @@ def random_list(kernel: Kernel, rng: random.Random, count: int) -> Kernel:
             made = random_verb(kernel, rng)
             kernel = made if misplaced(made) is None else kernel
     for loop in kernel.outputs:
-        if static(loop) and kernel.kind(loop) == "loop" and rng.random() < 0.5:
+        free = kernel.kind(loop) == "loop" and verbs.bindable(kernel, loop)
+        if free and rng.random() < 0.5:
             made = verbs.bind(kernel, loop)
             kernel = made if misplaced(made) is None else kernel
     return kernel
@@ -41,12 +43,16 @@ def random_list(kernel: Kernel, rng: random.Random, count: int) -> Kernel:
 
 def random_verb(kernel: Kernel, rng: random.Random) -> Kernel:
     """One verb with random arguments. Raises ScheduleError where it is not legal."""
-    plain = [r for r in kernel.order if static(r) and kernel.kind(r) == "loop" and length(r) > 1]
+    plain = [r for r in kernel.order if kernel.kind(r) == "loop" and extent(r) > 1]
     if not plain:
         return kernel
     loop = rng.choice(plain)
+    if not static(loop):
+        return getattr(verbs, rng.choice(VARYING))(kernel, loop, rng.randint(2, 8))  # type: ignore[no-any-return]
     n = length(loop)
     verb = rng.choice(VERBS)
+    if verb == "cover":
+        return verbs.cover(kernel, loop, rng.randint(2, n))
     if verb == "split":
         return verbs.split(kernel, loop, rng.choice([d for d in range(1, n + 1) if n % d == 0]))
     if verb == "block":

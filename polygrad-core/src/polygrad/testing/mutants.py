@@ -81,6 +81,12 @@ MUTANTS = (
     Mutant(
         "narrowing casts are needless", "uop.casts", " and last.itemsize <= middle.itemsize", ""
     ),
+    Mutant(
+        "a counter ends one before its size",
+        "uop.linear",
+        "most = (hi[0] - 1, hi[1])",
+        "most = (hi[0] - 2, hi[1])",
+    ),
     # ---- the scheduler
     Mutant(
         "flip from one beyond the end",
@@ -133,10 +139,16 @@ MUTANTS = (
     ),
     # ---- code generation
     Mutant(
+        "the last row of a bounded tile is the one before",
+        "codegen.transform",
+        "at.minimum(n - 1)",
+        "at.minimum(n - 2)",
+    ),
+    Mutant(
         "a peeled rest loses its first step",
         "codegen.transform",
-        "rest = UOp.range(0, n - at",
-        "rest = UOp.range(1, n - at",
+        "rest = UOp.range(UOp.index(0), steps",
+        "rest = UOp.range(UOp.index(1), steps",
     ),
     Mutant(
         "maximum forgets NaN",

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..dtype import dtypes
 from .divmod import common_factors, settled, split_small
-from .linear import Linear, bounds, linear, node, plus, times
+from .linear import Linear, below_zero, bounds, linear, node, plus, times
 from .ops import Ops, UOp
 
 _MOST_TERMS: Final = 16  # of a conjunction that are compared with a new one
@@ -63,6 +63,10 @@ def _negative(form: Linear) -> UOp:
             return UOp.const(dtypes.bool, hi < 0)
         shorter = _without_small(form) or _without_division(form)
         shorter = shorter and settled(shorter)
+    if below_zero(form):
+        return UOp.const(dtypes.bool, True)
+    if below_zero(plus((-1, ()), form, -1)):
+        return UOp.const(dtypes.bool, False)
     return UOp(Ops.CMPLT, dtypes.bool, _sides(form))
 
 

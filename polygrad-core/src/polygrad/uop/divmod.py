@@ -31,6 +31,7 @@ from .linear import (
     INDEX,
     Linear,
     Terms,
+    below_zero,
     bounds,
     factors,
     linear,
@@ -300,26 +301,37 @@ def _split_by(form: Linear, divisor: UOp) -> tuple[Linear, Linear]:
     """(quotient, rest) with form = divisor * quotient + rest; what may be 0 takes nothing out."""
     if divisor.lo is None or divisor.lo <= 0:
         return (0, ()), form
+    by = linear(divisor)
+    if by[0] or len(by[1]) != 1:  # a sum: only a multiple of all of it is taken out
+        k = form[1][0][1] // by[1][0][1] if form[1] else 0
+        whole = times(by, k) == form
+        return ((k, ()), (0, ())) if whole else ((0, ()), form)
+    ((atom, c),) = by[1]
     quotient: Linear = (0, ())
     rest: list[tuple[UOp, int]] = []
-    for atom, k in form[1]:
-        parts = factors(atom)
-        if divisor not in parts:
-            rest.append((atom, k))
+    for term, k in form[1]:
+        others = None if k % c else _without(factors(term), factors(atom))
+        if others is None:
+            rest.append((term, k))
             continue
-        parts.remove(divisor)
-        part: Linear = (k, ())
-        for p in parts:
+        part: Linear = (k // c, ())
+        for p in others:
             part = product(part, linear(p))
         quotient = plus(quotient, part)
     return quotient, (form[0], tuple(rest))
 
 
+def _without(parts: list[UOp], some: list[UOp]) -> list[UOp] | None:
+    """`parts` less `some`, None where they are not all there."""
+    for p in some:
+        if p not in parts:
+            return None
+        parts.remove(p)
+    return parts
+
+
 def _is_below(rest: Linear, divisor: UOp) -> bool:
-    """Whether 0 <= rest < divisor for certain: by intervals, or as a counter that ends there."""
-    lo, hi = bounds(*rest)
-    if divisor.lo is None or divisor.lo <= 0 or lo < 0:
+    """Whether 0 <= rest < divisor for certain."""
+    if divisor.lo is None or divisor.lo <= 0 or not below_zero(plus((-1, ()), rest, -1)):
         return False
-    counter = rest[1][0][0] if len(rest[1]) == 1 and rest[0] == 0 and rest[1][0][1] == 1 else None
-    ends_there = counter is not None and counter.op is Ops.RANGE and counter.src[1] is divisor
-    return hi < divisor.lo or ends_there
+    return below_zero(plus(rest, linear(divisor), -1))

@@ -77,6 +77,20 @@ def _floormod(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
     return lo, hi
 
 
+def _idiv(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
+    a, b = src
+    if a.lo >= 0 and b.lo >= 1:
+        return a.lo // b.hi, a.hi // b.lo
+    most = max(abs(a.lo), abs(a.hi))
+    return -most, most
+
+
+def _imod(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
+    a, b = src
+    most = max(abs(b.lo), abs(b.hi), 1) - 1
+    return max(a.lo, -most) if a.lo < 0 else 0, min(a.hi, most) if a.hi > 0 else 0
+
+
 def _maximum(dtype: DType, src: Sources, arg: Any, full: Interval) -> Interval:
     a, b = src
     return max(a.lo, b.lo), max(a.hi, b.hi)
@@ -197,6 +211,8 @@ _RULES: Final[dict[Ops, Callable[[DType, Sources, Any, Interval], Interval]]] = 
     Ops.NEG: _neg,
     Ops.FLOORDIV: _floordiv,
     Ops.FLOORMOD: _floormod,
+    Ops.IDIV: _idiv,
+    Ops.IMOD: _imod,
     Ops.MAXIMUM: _maximum,
     Ops.MINIMUM: _minimum,
     Ops.MAX: _maximum,

@@ -25,10 +25,11 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..errors import SpecError
+from ..errors import SpecError, VaryingSize
 from .linear import coefficient, linear, ranges_of
 from .ops import KernelInfo, Ops, Shape, UOp, size, toposort
 from .rewrite import rebuild
+from .sizes import is_fixed
 
 __all__ = ["KernelCall", "KernelInfo", "Placeholder", "call", "finished", "local", "memory_of"]
 
@@ -100,6 +101,8 @@ class Placeholder:
     @staticmethod
     def param(slot: int, dtype: DType, shape: Shape) -> Placeholder:
         """Parameter number `slot`."""
+        if not is_fixed(shape):
+            raise VaryingSize(f"a kernel of its own works on constant sizes, not {shape}")
         return Placeholder(UOp(Ops.PARAM, dtype, (), (slot, size(shape))), dtype, shape)
 
     ctx: Final = None  # the first argument of UOp.range, for whom it has one
@@ -194,6 +197,8 @@ def library(build: Callable[..., UOp]) -> Callable[..., UOp]:
     name = build.__name__.strip("_")
 
     def made(*args: Any) -> UOp:
+        if not is_fixed(args):
+            raise VaryingSize("a kernel of its own works on constant sizes")
         sink = build(*args)
         plain = tuple(a.name if isinstance(a, DType) else a for a in args)
         return UOp(Ops.SINK, dtypes.void, sink.src, sink.arg._replace(recipe=(name, plain)))

@@ -32,6 +32,7 @@ MUL: Final = Ops.MUL
 RANGE: Final = Ops.RANGE
 _SUMS: Final = frozenset({ADD, MUL, Ops.SUB, Ops.NEG})
 _MOST_PRODUCTS: Final = 16  # terms of a product that is still multiplied out
+_MOST_EXTREMES: Final = 3  # that are replaced by one of their sides at once
 _put: Final = object.__setattr__
 _NO_RANGES: Final[frozenset[UOp]] = frozenset()
 
@@ -199,6 +200,37 @@ def bounds(const: int, terms: Iterable[tuple[UOp, int]]) -> tuple[int, int]:
         lo += c * a  # type: ignore[operator]  # an atom of dtype index has an interval
         hi += c * b  # type: ignore[operator]
     return lo, hi
+
+
+# ---- bounds that are expressions: a counter below n, min(n, 4)
+
+
+def below_zero(form: Linear, budget: int = _MOST_EXTREMES) -> bool:
+    """Whether form < 0 for certain, by intervals and by what bounds its counters and extremes."""
+    form = _without_counters(form)
+    if bounds(*form)[1] < 0:
+        return True
+    return budget > 0 and any(_below_by(form, term, budget - 1) for term in form[1])
+
+
+def _without_counters(form: Linear) -> Linear:
+    """The most that form can be for any step of its loops; nothing runs in an empty one."""
+    for atom, k in form[1]:
+        if atom.op is RANGE and any(s.op is not CONST for s in atom.src):
+            lo, hi = map(linear, atom.src)
+            most = (hi[0] - 1, hi[1]) if k > 0 else lo
+            return _without_counters(plus(plus(form, (0, ((atom, k),)), -1), most, k))
+    return form
+
+
+def _below_by(form: Linear, term: tuple[UOp, int], budget: int) -> bool:
+    """Whether form < 0 with an extreme of it replaced by what it is never beyond."""
+    atom, k = term
+    if atom.op is not Ops.MINIMUM and atom.op is not Ops.MAXIMUM:
+        return False
+    rest = plus(form, (0, (term,)), -1)
+    enough = any if (atom.op is Ops.MINIMUM) == (k > 0) else all
+    return enough(below_zero(plus(rest, linear(s), k), budget) for s in atom.src)
 
 
 # ---- questions

@@ -16,7 +16,7 @@ class Ops(enum.IntEnum):
     BUFFER = enum.auto()  # arg (uid, shape, device): storage; its bytes are in the engine's table
     CONST = enum.auto()  # [UNIQUE]; arg value: a scalar; with a source it is a leaf of its own
     UNIQUE = enum.auto()  # arg uid: keeps two equal leaves apart
-    VARIABLE = enum.auto()  # arg (name, lo, hi): a scalar given at each run
+    VARIABLE = enum.auto()  # arg (name, lo, hi [, value]): a scalar given at each run
     IOTA = enum.auto()  # arg n: 0, 1, …, n-1, shape (n,)
     # ---- movement (tensor floor)
     RESHAPE = enum.auto()  # x; arg new shape

@@ -151,7 +151,9 @@ class UOp(_Parts):
 
     @staticmethod
     def index(value: int) -> UOp:
-        """A constant of dtype index."""
+        """A constant of dtype index; the node of a size that varies."""
+        if type(value) is not int and isinstance(value, sizes.Size):
+            return value.node
         return UOp(Ops.CONST, dtypes.index, (), value)
 
     @staticmethod
@@ -166,7 +168,7 @@ class UOp(_Parts):
 
     @staticmethod
     def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:
-        """A scalar given at each run, `lo <= value <= hi`."""
+        """A scalar given at each run, `lo <= value <= hi`; sizes.py has what users hold."""
         return UOp(Ops.VARIABLE, dtype, (), (name, lo, hi))
 
     @staticmethod
@@ -214,6 +216,8 @@ class UOp(_Parts):
         """A number as a constant of this node's dtype and shape."""
         if isinstance(other, UOp):
             return other
+        if isinstance(other, sizes.Size):
+            return other.node.cast(self.dtype).broadcast_to(self.shape)
         if hasattr(other, "uop"):
             raise SpecError(
                 "a tensor is no value of a kernel: give it to custom_kernel, which hands its"
@@ -329,7 +333,7 @@ class UOp(_Parts):
         return self if not any(map(any, pads)) else UOp(Ops.PAD, self.dtype, (self,), pads)
 
     def flip(self, axes: Sequence[int]) -> UOp:
-        axes = tuple(sorted(a for a in axes if self.shape[a] > 1))
+        axes = tuple(sorted(a for a in axes if self.shape[a] not in (0, 1)))
         return UOp(Ops.FLIP, self.dtype, (self,), axes) if axes else self
 
     def window(self, axis: int, size: int, stride: int, dilation: int) -> UOp:
@@ -516,4 +520,5 @@ def live_nodes() -> int:
     return len(_table)
 
 
-from . import symbolic  # noqa: E402  # last: it needs UOp, and UOp's methods need it when they run
+# Last: they need UOp, and UOp's methods need them when they run.
+from . import sizes, symbolic  # noqa: E402

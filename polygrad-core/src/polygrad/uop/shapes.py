@@ -1,7 +1,8 @@
 """The shape of a node from its op, sources and argument: one rule per op.
 
 Floor: uop. A rule raises ShapeError where the parts do not fit, so a node that exists has a shape.
-An op that is not listed has the shape of its first source, or () without one.
+An op that is not listed has the shape of its first source, or () without one. Sizes that vary
+(sizes.py) are computed with like integers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ShapeError
+from ..errors import ShapeError, VaryingSize
 from .opcodes import ELEMENTWISE, Ops
 
 if TYPE_CHECKING:
@@ -59,12 +60,17 @@ def _pad(src: tuple[UOp, ...], arg: tuple[tuple[int, int, int], ...]) -> Shape:
     old = src[0].shape
     if len(old) != len(arg) or any(v < 0 for p in arg for v in p):
         raise ShapeError(f"pad {arg} does not fit shape {old}")
-    return tuple(n + b + a + max(n - 1, 0) * i for n, (b, a, i) in zip(old, arg, strict=True))
+    return tuple(
+        n + b + a + (max(n - 1, 0) * i if i else 0) for n, (b, a, i) in zip(old, arg, strict=True)
+    )
 
 
 def _window(src: tuple[UOp, ...], arg: tuple[int, int, int, int]) -> Shape:
     axis, length, stride, dilation = arg
     shape = src[0].shape
+    for n in (length, stride, dilation):
+        if type(n) is not int:
+            raise VaryingSize(f"a window has constant sizes, not {n!r}")
     count = (shape[axis] - (length - 1) * dilation - 1) // stride + 1
     if length < 1 or stride < 1 or dilation < 1 or count < 1:
         raise ShapeError(f"window {arg} does not fit axis {axis} of shape {shape}")

@@ -20,6 +20,7 @@ from .linear import ranges_of
 from .ops import COMPARISONS, ELEMENTWISE, MOVEMENT, REDUCERS, Ops, UOp, toposort
 from .printer import short
 from .provenance import describe
+from .sizes import Size
 from .spec_program import verify_program
 
 __all__ = ["verify_kernel", "verify_program", "verify_tensor"]
@@ -122,7 +123,11 @@ def _buffer(u: UOp) -> str | None:
 
 
 def _sizes(shape: object) -> bool:
-    return isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+    return isinstance(shape, tuple) and all(map(_is_size, shape))
+
+
+def _is_size(n: object) -> bool:
+    return isinstance(n, Size) or (type(n) is int and n >= 0)
 
 
 def _const(u: UOp) -> str | None:
@@ -140,12 +145,14 @@ def _unique(u: UOp) -> str | None:
 
 
 def _variable(u: UOp) -> str | None:
-    name, lo, hi = u.arg
-    return None if isinstance(name, str) and lo <= hi else "needs a name and lo <= hi"
+    name, lo, hi, *value = u.arg
+    if not isinstance(name, str) or not lo <= hi:
+        return "needs a name and lo <= hi"
+    return None if all(lo <= v <= hi for v in value) else f"is bound to {value[0]}, outside"
 
 
 def _iota(u: UOp) -> str | None:
-    return None if type(u.arg) is int and u.arg >= 0 and not u.src else "needs its length"
+    return None if _is_size(u.arg) and not u.src else "needs its length"
 
 
 # ---- tensor floor

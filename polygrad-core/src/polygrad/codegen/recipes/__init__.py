@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...target import Target
 from ..kernel import Kernel
-from ..transform import bind, fuse_all, unmix
+from ..transform import bind, bindable, fuse_all, unmix
 from . import contraction, elementwise, reduction
 
 
@@ -25,5 +25,6 @@ def choose(kernel: Kernel, target: Target) -> Kernel:
 def reference(kernel: Kernel) -> Kernel:
     """The reference device: every parallel range on the grid, nothing else changed."""
     for loop in kernel.outputs:
-        kernel = bind(kernel, loop)
+        if bindable(kernel, loop):
+            kernel = bind(kernel, loop)
     return kernel

@@ -11,8 +11,8 @@ from ...target import Target
 from ...uop.costs import COSTS
 from ...uop.linear import coefficient, divides, ranges_of
 from ...uop.ops import ELEMENTWISE, Ops, UOp, toposort
-from ..kernel import Kernel, length, static, substitute
-from ..transform import bind, block, parts_of, peel, split, vectorize
+from ..kernel import Kernel, extent, launchable, length, static, steps, substitute
+from ..transform import bind, block, cover, parts_of, peel, peel_whole, split, vectorize
 
 BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide its start
 MAX_LANES = 64
@@ -81,10 +81,12 @@ def streams(accesses: Sequence[UOp], loop: UOp) -> bool:
     return 1 in steps and steps <= {0, 1}
 
 
-def contiguous_output(kernel: Kernel) -> UOp | None:
-    """The output range along which every store is contiguous."""
+def contiguous_output(kernel: Kernel, varying: bool = False) -> UOp | None:
+    """The output range along which every store is contiguous; `varying`: one of any length."""
     for loop in reversed(kernel.outputs):
-        if static(loop) and all(step(s, loop) == 1 for s in kernel.stores):
+        if (static(loop) or (varying and launchable(loop))) and all(
+            step(s, loop) == 1 for s in kernel.stores
+        ):
             return loop
     return None
 
@@ -96,6 +98,8 @@ def into_lanes(kernel: Kernel, loop: UOp, lanes: int) -> tuple[Kernel, UOp | Non
     (a row of 56 is three vectors of 16 and one of 8), then an ordinary loop. A range shorter than
     one vector takes the largest power of two that fits; one of length 1 is left alone.
     """
+    if not static(loop):
+        return _varying_lanes(kernel, loop, lanes)
     n = length(loop)
     while lanes > n:
         lanes //= 2
@@ -106,6 +110,17 @@ def into_lanes(kernel: Kernel, loop: UOp, lanes: int) -> tuple[Kernel, UOp | Non
         if n <= SHORT_ROW * lanes or kernel.reductions:
             kernel, _, _ = into_lanes(kernel, rest, lanes // 2)
     kernel, outer, inner = factored(kernel, loop, lanes)
+    return vectorize(kernel, inner), outer, inner
+
+
+def _varying_lanes(kernel: Kernel, loop: UOp, lanes: int) -> tuple[Kernel, UOp | None, UOp | None]:
+    """`into_lanes` of a length that varies: as many vectors as are full, and single steps."""
+    if lanes < 2 or extent(loop) < lanes:
+        return kernel, loop, None
+    if not divides(steps(loop), lanes):
+        made = peel_whole(kernel, loop, lanes)
+        kernel, loop = made, parts_of(kernel, made)[0]
+    kernel, outer, inner = factored(kernel, loop, lanes)  # 17 to 18 steps have one vector of 16
     return vectorize(kernel, inner), outer, inner
 
 
@@ -120,7 +135,7 @@ def cut(kernel: Kernel, loop: UOp, at: int) -> tuple[Kernel, UOp, UOp | None]:
 
 def factored(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp]:
     """`split`: (kernel, outer range or None if the factor is the whole length, inner range)."""
-    if factor == length(loop):
+    if static(loop) and factor == length(loop):
         return kernel, None, loop
     made = split(kernel, loop, factor)
     outer, inner = parts_of(kernel, made)
@@ -129,8 +144,11 @@ def factored(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None
 
 def tile(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp, UOp | None]:
     """Cut a range into steps of `factor` (at most its length): outer, inner, and what is left
-    over.
+    over. Of a length that varies the last steps are covered.
     """
+    if not static(loop):
+        made = cover(kernel, loop, min(factor, extent(loop)))
+        return made, parts_of(kernel, made)[0], parts_of(kernel, made)[1], None
     n = length(loop)
     factor = min(factor, n)
     kernel, main, rest = cut(kernel, loop, n - n % factor)
@@ -151,10 +169,10 @@ def spread(kernel: Kernel, loops: Sequence[UOp], inner_work: int) -> Kernel:
     for loop in outer:
         kernel = bind(kernel, loop)
     per_block = max(BLOCK_ELEMENTS // max(inner_work, 1), 1)
-    if length(last) > 2 * per_block and per_block > 1:
+    if extent(last) > 2 * per_block and per_block > 1:
         made = block(kernel, last, per_block)
         return bind(made, parts_of(kernel, made)[0])
-    if inner_work * length(last) >= 2 * BLOCK_ELEMENTS:
+    if inner_work * extent(last) >= 2 * BLOCK_ELEMENTS:
         return bind(kernel, last)
     return kernel
 

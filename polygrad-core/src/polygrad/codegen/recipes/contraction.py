@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from ...target import Target
 from ...uop.linear import ranges_of
 from ...uop.ops import Ops, UOp, size
-from ..kernel import Kernel, extent, length, static, substitute
-from ..transform import bind, reorder, unroll
+from ..kernel import Kernel, extent, launchable, length, static, substitute
+from ..transform import bind, bindable, reorder, unroll
 from .common import (
     MIN_LANES,
     contiguous_output,
@@ -69,7 +69,7 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     body = product_of(reductions[0])
     if body is None:
         return None
-    outputs = [r for r in kernel.outputs if static(r)]
+    outputs = [r for r in kernel.outputs if launchable(r)]
     sides = [[r for r in outputs if r in ranges_of(s)] for s in body.src]
     first = [r for r in sides[0] if r not in sides[1]]
     second = [r for r in sides[1] if r not in sides[0]]
@@ -144,7 +144,7 @@ def _lane_steps(read: list[UOp], loop: UOp) -> set[int | None]:
 
 
 def _longest(loops: list[UOp]) -> UOp:
-    return max(loops, key=length)
+    return max(loops, key=extent)
 
 
 def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
@@ -182,7 +182,7 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
     vectors = length(n_outer) if n_outer is not None else 1
-    r, v = register_tile(target, length(shape.m), vectors)
+    r, v = register_tile(target, extent(shape.m), vectors)
     n_inner = n_rest = None
     if n_outer is not None and v > 1:
         kernel, n_outer, n_inner, n_rest = tile(kernel, n_outer, v)
@@ -231,7 +231,7 @@ def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
 
 
 def _finish(kernel: Kernel, grid: list[UOp], reduced: list[UOp], inner: list[UOp]) -> Kernel:
-    grid = [r for r in grid if static(r)]
+    grid = [r for r in grid if bindable(kernel, r)]
     for loop in grid:
         kernel = bind(kernel, loop)
     named = set(grid) | set(reduced) | set(inner)

@@ -16,8 +16,8 @@ from dataclasses import replace
 from ...target import Target
 from ...uop.linear import ranges_of
 from ...uop.ops import UOp, size
-from ..kernel import Kernel, length, static
-from ..transform import ScheduleError, accumulate, bind, reorder, stage, unroll
+from ..kernel import Kernel, extent, launchable, length, static
+from ..transform import ScheduleError, accumulate, bind, bindable, reorder, stage, unroll
 from .common import (
     contiguous_output,
     cost,
@@ -44,15 +44,17 @@ def apply(kernel: Kernel, target: Target) -> Kernel | None:
     reductions = kernel.reductions
     if not reductions:
         return None
-    rows = [r for r in kernel.outputs if static(r) and all(r in ranges_of(n) for n in reductions)]
-    vector = contiguous_output(kernel)
+    inside = [r for r in kernel.outputs if all(r in ranges_of(n) for n in reductions)]
+    rows = [r for r in inside if bindable(kernel, r)]
+    vector = contiguous_output(kernel, varying=True)
     read = loads(n.src[0] for n in reductions)
     lanes = lanes_for(kernel, target)
     along_rows: list[UOp] = []
     for loop in sorted(kernel.reduced, key=lambda r: r.arg[0]):
         if _worth(loop, read, lanes) and not any(_meet(n, loop, along_rows) for n in reductions):
             along_rows.append(loop)
-    if not along_rows and vector in rows and streams(read, vector):
+    columns = not along_rows and vector is not None and vector in rows and static(vector)
+    if vector is not None and columns and streams(read, vector):
         made = _columns(kernel, rows, vector, lanes)
     else:
         made = _rows(kernel, target, rows, vector, along_rows, lanes)
@@ -67,7 +69,8 @@ def _meet(reduction: UOp, loop: UOp, others: list[UOp]) -> bool:
 
 def _worth(loop: UOp, read: list[UOp], lanes: int) -> bool:
     touching = [a for a in read if loop in ranges_of(a)]
-    return lanes > 1 and static(loop) and length(loop) >= lanes and streams(touching, loop)
+    known = static(loop) or launchable(loop)
+    return lanes > 1 and known and extent(loop) >= lanes and streams(touching, loop)
 
 
 def _rows(
@@ -85,7 +88,7 @@ def _rows(
         kernel = _keep_dear(kernel, target, vector)
     for loop in along:
         kernel, outer, _ = into_lanes(kernel, loop, lanes)
-        if outer is not None and length(outer) >= 2 * ACCUMULATORS:
+        if outer is not None and static(outer) and length(outer) >= 2 * ACCUMULATORS:
             kernel, outer, inner, _ = tile(kernel, outer, ACCUMULATORS)
             kernel = accumulate(kernel, inner)
     if vector is not None:
@@ -100,7 +103,7 @@ def _rows(
 def _keep_dear(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
     """Keep a row of values that a reduction and the stores after it both need, if they are dear."""
     for node in kernel.reductions:
-        fits = length(vector) * node.dtype.itemsize <= second_cache(target) // 2
+        fits = extent(vector) * node.dtype.itemsize <= second_cache(target) // 2
         if fits and cost(node.src[0]) >= DEAR:
             try:
                 return stage(kernel, node, vector)
