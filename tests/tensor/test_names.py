@@ -62,26 +62,21 @@ MISSING: dict[str, str] = {
     "invalids": "an undefined element is a wrong number waiting to be read; use empty or full",
     "shard_": "a tensor is on one device",
 }
-# Names that are being built: a row goes from here when its name is there.
-AWAITED = {
-    "max_shape": "bounded shapes",
-    "max_numel": "bounded shapes",
-}
 _LISTED = [name for names in NAMES.values() for name in names.split()]
 
 
 @pytest.mark.parametrize("name", _LISTED)
 def test_name_is_here_or_its_absence_has_a_reason(name: str) -> None:
     if not hasattr(Tensor, name):
-        assert name in MISSING or name in AWAITED
+        assert name in MISSING
 
 
 def test_no_reason_is_for_a_name_that_is_here() -> None:
-    assert set(MISSING) | set(AWAITED) <= set(_LISTED)
-    assert [name for name in MISSING if hasattr(Tensor, name) and name not in AWAITED] == []
+    assert set(MISSING) <= set(_LISTED)
+    assert [name for name in MISSING if hasattr(Tensor, name)] == []
 
 
-@pytest.mark.parametrize("name", [n for n in _LISTED if n not in MISSING and n not in AWAITED])
+@pytest.mark.parametrize("name", [n for n in _LISTED if n not in MISSING])
 def test_method_says_what_it_does(name: str) -> None:
     if name not in ("uop", "grad") and not name.startswith("__"):  # slots, and Python's own
         assert (getattr(Tensor, name).__doc__ or "").strip()

@@ -73,8 +73,9 @@ class Trainer:
         optimizer.bind([make_leaf(s, None, True) for s in symbols])
         moments = self._moments(optimizer.state)
         optimizer.state = {key: make_leaf(s.symbol, None, False) for key, s in moments.items()}
-        optimizer.lr = rate
+        own, optimizer.lr = optimizer.lr, rate
         updates = optimizer.updates([make_leaf(g, None, False) for g in gradients])
+        optimizer.lr = own
         return {target.uop: value.uop for target, value in updates}
 
     def _moments(self, remembered: dict[str, Tensor]) -> dict[str, State]:

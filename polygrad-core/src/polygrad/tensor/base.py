@@ -142,11 +142,20 @@ class Base:
 
     @property
     def max_shape(self) -> tuple[int, ...]:
-        """The sizes of its axes, each bounded one at its largest."""
+        """The sizes of its axes, each bounded one at its largest.
+
+        >>> from polygrad import Tensor, Variable
+        >>> Tensor.ones(8, 2)[: Variable("n", 1, 4).bind(3)].max_shape
+        (4, 2)
+        """
         return largest(self.uop.shape)
 
     def max_numel(self) -> int:
-        """The most elements it can have; `numel` where no axis is bounded."""
+        """The most elements it can have; `numel` where no axis is bounded.
+
+        >>> Tensor([[1, 2]]).max_numel()
+        2
+        """
         return capacity(self.uop.shape)
 
     @property
