@@ -8,6 +8,8 @@ grid       blocks of the launch: independent, any worker, any order
 loop       an ordinary loop
 unroll     a loop printed out by the renderer; of a reduction: one accumulator, steps in order
 partial    a printed-out reduction range with an accumulator per step, combined afterwards
+subtotal   a loop of a reduction or scan whose step ends a block: of float sums, what the block summed up
+           joins the total, and what that rounded away is kept beside it
 vector     the lanes of one vector; of a reduction: lanes are partial sums
 =========  ==================================================================================
 
@@ -133,6 +135,12 @@ def extent(loop: UOp) -> int:
 
 def static(loop: UOp) -> bool:
     return all(s.op is Ops.CONST for s in loop.src)
+
+
+def float_sum(node: UOp) -> bool:
+    """A running or whole sum whose roundings add up."""
+    summed = node.op in (Ops.REDUCE, Ops.SCAN) and node.arg is Ops.ADD
+    return summed and node.dtype.is_float
 
 
 _NONE: frozenset[UOp] = frozenset()
