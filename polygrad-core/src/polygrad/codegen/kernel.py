@@ -8,8 +8,8 @@ grid       blocks of the launch: independent, any worker, any order
 loop       an ordinary loop
 unroll     a loop printed out by the renderer; of a reduction: one accumulator, steps in order
 partial    a printed-out reduction range with an accumulator per step, combined afterwards
-subtotal   a loop of a reduction or scan whose step ends a block: of float sums, what the block summed up
-           joins the total, and what that rounded away is kept beside it
+subtotal   a loop of a reduction or scan whose step ends a block: what a block of a float sum added
+           up joins the total, and what that rounds away is kept beside it
 vector     the lanes of one vector; of a reduction: lanes are partial sums
 =========  ==================================================================================
 

@@ -1,9 +1,9 @@
 """Rewrites of the tensor graph before anything is stored: what makes the later decisions simple.
 
 Constants are stored where a buffer is read or wanted. A reduction that is long and has few results
-is split in two with a partial result between, so that every core has work and float sums stay
-accurate. The split comes from the shape alone, never from the number of cores: the order of a sum
-must not depend on the machine.
+is split in two with a partial result between, so that every core has work; what a divisor of the
+length leaves is a rest of its own. The split comes from the shape alone, never from the number of
+cores: the order of a sum must not depend on the machine.
 """
 
 from __future__ import annotations

@@ -163,5 +163,5 @@ def _size(x: UOp, f: Format) -> UOp:
 def _signed(size: UOp, like: UOp) -> UOp:
     """A number that is not negative, or a zero, with the sign bit of `like`."""
     f = FORMATS[size.dtype]
-    sign = like.bitcast(f.bits) & f.bits.min
+    sign = like.bitcast(f.bits) & int(f.bits.min)
     return (_size(size, f).bitcast(f.bits) | sign).bitcast(size.dtype)
