@@ -137,3 +137,40 @@ def test_sums_wrap_and_widen_as_documented(device: str, dtype: str) -> None:
     total = Tensor(values).sum()
     wide = np.dtype(str(total.dtype).removeprefix("dtypes."))
     assert total.numpy() == values.astype(wide).sum(dtype=wide)
+
+
+# ---- powers
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_every_power_of_8_bits(device: str, dtype: str) -> None:
+    """All bits of the exponent count: 2**8 is 0, 3**9 is -29."""
+    info = np.iinfo(dtype)
+    bases, exponents = np.arange(info.min, info.max + 1), np.arange(info.max + 1)
+    x, y = (m.ravel().astype(dtype) for m in np.meshgrid(bases, exponents))
+    np.testing.assert_array_equal((Tensor(x) ** Tensor(y)).numpy(), x**y)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_powers_of_wide_integers(device: str, rng: np.random.Generator, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    edges = np.array([0, 1, 2, 3, 4, 6, info.max, info.max - 1, info.min, info.min + 1], dtype)
+    x = np.concatenate([rng.integers(info.min, info.max, 3000, dtype, endpoint=True), edges])
+    few = np.concatenate([np.arange(100), [info.max, info.max - 1, info.max // 2]]).astype(dtype)
+    y = np.concatenate([rng.integers(0, info.max, 60, dtype, endpoint=True), few])
+    x, y = (m.ravel() for m in np.meshgrid(x[-200:], y))
+    np.testing.assert_array_equal((Tensor(x) ** Tensor(y)).numpy(), x**y)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_negative_powers_round_to_an_integer(device: str, dtype: str) -> None:
+    """1 / x**-y as an integer, torch's rule: 1 and -1 stay, others are 0."""
+    x = np.array([1, -1, -1, 2, -2, 0, 7], dtype)
+    y = np.array([-3, -3, -4, -1, -1, -2, -100], dtype)
+    assert (Tensor(x) ** Tensor(y)).tolist() == [1, -1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("base", "exponent"), [(2, 64), (2, 32), (3, 65), (-2, 63), (10, 200)])
+def test_powers_by_a_constant(device: str, base: int, exponent: int) -> None:
+    x = np.array([base], np.int32)
+    assert (Tensor(x) ** exponent).tolist() == (x**exponent).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -68,14 +69,35 @@ def test_axis_and_dim_are_one_argument(device: str) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "wanted"),
-    [("bool", "int32"), ("int8", "int32"), ("int16", "int32"), ("int32", "int32")]
-    + [("int64", "int64"), ("uint8", "uint32"), ("uint64", "uint64"), ("float16", "float16")],
+    [("bool", "int64"), ("int8", "int64"), ("int16", "int64"), ("int32", "int64")]
+    + [("int64", "int64"), ("uint8", "uint64"), ("uint16", "uint64"), ("uint32", "uint64")]
+    + [("uint64", "uint64"), ("float16", "float16")],
 )
-def test_sums_widen_small_integers(device: str, dtype: str, wanted: str) -> None:
+def test_sums_and_products_of_integers_have_64_bits(device: str, dtype: str, wanted: str) -> None:
     x = Tensor([[1, 0, 1], [1, 1, 1]], dtype=dtype)
-    got = x.sum(1)
-    assert got.dtype.name == wanted
-    assert got.tolist() == [2, 3]
+    for got in (x.sum(1), x.prod(1), x.cumsum(1), x.cumprod(1)):
+        assert got.dtype.name == wanted
+    assert x.sum(1).tolist() == [2, 3] and x.prod(1).tolist() == [0, 1]
+    numpys = np.zeros(1, dtype).sum().dtype.name
+    assert numpys == wanted or os.name == "nt"
+
+
+def test_sums_of_integers_do_not_wrap_at_32_bits(device: str) -> None:
+    x = Tensor([2_000_000_000, 2_000_000_000])
+    assert x.sum().item() == 4_000_000_000
+    assert x.cumsum(0).tolist() == [2_000_000_000, 4_000_000_000]
+    assert x.prod().item() == 4 * 10**18
+    assert Tensor(np.full(3, 2**32 - 1, np.uint32)).sum().item() == 3 * (2**32 - 1)
+    assert x.sum(dtype="int32").item() == 4_000_000_000 - 2**32
+    assert x.sum(dtype="int32").dtype.name == x.cumsum(0, dtype="int32").dtype.name == "int32"
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+def test_matrix_products_keep_wide_integers(device: str, dtype: str) -> None:
+    x = np.array([[2**20, 3], [5, 7]], dtype)
+    got = (Tensor(x) @ Tensor(x)).numpy()
+    np.testing.assert_array_equal(got, x @ x)
+    assert got.dtype == dtype
 
 
 def test_int8_sum_does_not_wrap(device: str) -> None:

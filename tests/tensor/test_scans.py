@@ -44,11 +44,11 @@ def test_a_long_scan_runs_in_parts_and_is_exact_for_integers(device: str) -> Non
     np.testing.assert_array_equal(Tensor(x).cumsum().numpy(), np.cumsum(x, dtype=np.int32))
 
 
-def test_small_integers_and_bools_sum_in_int32(device: str) -> None:
+def test_small_integers_and_bools_sum_in_int64(device: str) -> None:
     assert Tensor([True, True, False, True]).cumsum().tolist() == [1, 2, 2, 3]
     x = np.full(300, 100, np.int8)
     got = Tensor(x).cumsum().numpy()
-    assert got.dtype == np.int32 and got[-1] == 30000
+    assert got.dtype == np.int64 and got[-1] == 30000
 
 
 def test_the_scanned_value_may_be_an_expression_and_its_result_fused_into_another(

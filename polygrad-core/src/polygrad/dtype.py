@@ -263,15 +263,11 @@ def misfit(dtype: DType, value: bool | int | float) -> str:
 
 
 def sum_dtype(d: DType) -> DType:
-    """The type of a sum: floats and 64-bit integers stay, others get 32 bits of their kind.
-
-    numpy's rule, the default integer at least, where that is int32 (numpy's own is int64).
-    """
+    """The type of a sum or product of many, numpy's rule: floats stay, bools and signed integers
+    are int64, unsigned ones uint64."""
     if d.is_float:
         return d
-    if d.kind == "bool" or d.kind == "int":
-        return dtypes.int64 if d.itemsize == 8 else dtypes.int32
-    return dtypes.uint64 if d.itemsize == 8 else dtypes.uint32
+    return dtypes.uint64 if d.is_unsigned else dtypes.int64
 
 
 # ---- numbers and bits

@@ -8,6 +8,8 @@ grid       blocks of the launch: independent, any worker, any order
 loop       an ordinary loop
 unroll     a loop printed out by the renderer; of a reduction: one accumulator, steps in order
 partial    a printed-out reduction range with an accumulator per step, combined afterwards
+subtotal   a loop of a reduction or scan whose step ends a block: what a block of a float sum added
+           up joins the total, and what that rounds away is kept beside it
 vector     the lanes of one vector; of a reduction: lanes are partial sums
 =========  ==================================================================================
 
@@ -143,6 +145,12 @@ def steps(loop: UOp) -> UOp:
 def launchable(loop: UOp) -> bool:
     """Whether a launch knows the length: it starts at a constant and no other loop bounds it."""
     return loop.src[0].op is Ops.CONST and not ranges_of(loop.src[1])
+
+
+def float_sum(node: UOp) -> bool:
+    """A running or whole sum whose roundings add up."""
+    summed = node.op in (Ops.REDUCE, Ops.SCAN) and node.arg is Ops.ADD
+    return summed and node.dtype.is_float
 
 
 _NONE: frozenset[UOp] = frozenset()

@@ -13,8 +13,8 @@ range is inside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..contract import LinearProgram, Param, Postfix, VariableSpec
@@ -24,7 +24,7 @@ from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
-from .kernel import Kernel, extent, length
+from .kernel import Kernel, extent, float_sum, length
 from .printing import Accumulator, Printer, Scope
 
 STORES = 1 << 30  # the rank of stores: after every reduction of their nest
@@ -109,8 +109,9 @@ class Linearizer(Printer):
             for node in toposort((store,)):
                 if node.op is Ops.SCAN:  # starts anew in every step of the loops around its own
                     around = tuple(r for r in nest if self.position[r] < self.start(node))
-                    begin = Statement(around, rank[node], [node])
-                    found.setdefault((node, around), begin)
+                    blocks = [r for r in node.src[1:] if self.ends_block(r)]
+                    for loops in (around, *((*around, r) for r in blocks)):
+                        found.setdefault((node, loops), Statement(loops, rank[node], [node]))
             found.setdefault(nest, Statement(nest, STORES, [])).nodes.append(store)
         self.nest((), sorted(found.values(), key=lambda s: s.rank))
 
@@ -124,6 +125,8 @@ class Linearizer(Printer):
                 inner.setdefault(statement.loops[len(loops)], []).append(statement)
             elif statement.rank == STORES:
                 self.store(loops, statement.nodes)
+            elif statement.nodes[0].op is Ops.SCAN and self.runs_in(loops, statement.nodes[0]):
+                self.next_block(loops, statement.nodes[0])
             elif statement.nodes[0].op is Ops.SCAN:
                 self.begin_scan(loops, statement.nodes[0])
                 begun[statement.nodes[0]] = self.reduce_values[statement.nodes[0]]
@@ -151,12 +154,30 @@ class Linearizer(Printer):
     def begin_scan(self, loops: tuple[UOp, ...], node: UOp) -> None:
         """The running value of a scan, before its loop; each step is printed where it is read."""
         self.enter(loops, ())
+        acc = self.scan_state(node)
+        if float_sum(node) and any(map(self.ends_block, node.src[1:])):
+            before = replace(self.scan_state(node), lost=self.scan_state(node).local)
+            self.fill({node: before})
+            self.fill({node: before.errors})
+            acc = replace(acc, before=before)
+        self.fill({node: acc})
+        self.reduce_values[node] = acc
+
+    def runs_in(self, loops: tuple[UOp, ...], node: UOp) -> bool:
+        """Whether the innermost of these loops is the scan's own."""
+        return bool(loops) and loops[-1] in node.src[1:]
+
+    def scan_state(self, node: UOp) -> Accumulator:
         dtype = node.dtype.vec(self.lanes(node))
-        local = self.emit(Ops.LOCAL, dtype, (), (1, "register"))
-        start = self.constant(node.dtype, identity(node.arg, node.dtype))
-        self.reduce_values[node] = acc = Accumulator(local, (), dtype, ())
-        value = self.broadcast(start, dtype.lanes)
-        self.emit(Ops.STORE, dtypes.void, (self.element(acc), value))
+        return Accumulator(self.emit(Ops.LOCAL, dtype, (), (1, "register")), (), dtype, ())
+
+    def next_block(self, loops: tuple[UOp, ...], node: UOp) -> None:
+        """A running sum starts anew in each block, beside the total of those before."""
+        acc = self.reduce_values[node]
+        if acc.before is not None:
+            self.enter(loops, ())
+            self.add_subtotal(node, acc, acc.before)
+            self.fill({node: acc})
 
     def scan_step(self, node: UOp) -> int:
         acc = self.reduce_values[node]
@@ -165,7 +186,10 @@ class Linearizer(Printer):
         old = self.emit(Ops.LOAD, acc.dtype, (address,))
         new = self.combine(node.arg, acc.dtype, old, value)
         self.emit(Ops.STORE, dtypes.void, (address, new))
-        return new
+        if acc.before is None:
+            return new
+        before = self.emit(Ops.LOAD, acc.dtype, (self.element(acc.before),))
+        return self.emit(Ops.ADD, acc.dtype, (before, new))
 
     # ---- reductions
 
@@ -180,37 +204,106 @@ class Linearizer(Printer):
         bodies = [n.src[0] for n in nodes]
         needed = self.nodes_of(bodies)
         self.enter(before, needed)
-        accumulators = [self.accumulator(n, tile) for n in nodes]
-        self.fill(nodes, accumulators)
+        accumulators = {n: self.accumulator(n, tile) for n in nodes}
+        around = self.around_blocks(everything, first, tile)
+        totals = {n: self.total(n, tile) for n in nodes if around and float_sum(n)}
+        self.fill({n: a for n, a in accumulators.items() if n not in totals})
+        self.fill(totals)
+        self.fill({n: a.errors for n, a in totals.items()})
         self.hoist(needed, frozenset(before))
+        if totals:
+            self.enter(around, needed)
+            self.fill({n: accumulators[n] for n in totals})
+            self.hoist(needed, frozenset(around))
         self.enter(tuple(everything), needed)
         values = [self.step_operands(n) for n in nodes]
-        for node, acc, operands in zip(nodes, accumulators, values, strict=True):
+        for (node, acc), operands in zip(accumulators.items(), values, strict=True):
             self.step(node, acc, operands)
+        if totals:
+            self.enter(around, ())
+        for node, total in totals.items():
+            self.add_subtotal(node, accumulators[node], total)
         self.enter(before, ())
-        for node, acc in zip(nodes, accumulators, strict=True):
-            self.reduce_values[node] = self.finish(node, acc, tile)
+        for node, acc in accumulators.items():
+            self.reduce_values[node] = self.finish(node, totals.get(node, acc))
 
     def accumulator(self, node: UOp, tile: tuple[UOp, ...]) -> Accumulator:
+        """Where the steps of a reduction add up."""
         partial = tuple(r for r in node.src[1:] if self.kernel.kind(r) == "partial")
-        lanes = self.reduced_lanes(node)
+        return self.registers(node, tile, partial)
+
+    def registers(
+        self, node: UOp, tile: tuple[UOp, ...], partial: tuple[UOp, ...] = ()
+    ) -> Accumulator:
         in_registers = all(self.kernel.kind(r) == "unroll" for r in tile)
         count = size([extent(r) for r in (*tile, *partial)])
-        dtype = node.dtype.vec(lanes)
+        dtype = node.dtype.vec(self.reduced_lanes(node))
         space = "register" if in_registers else "stack"
         local = self.emit(Ops.LOCAL, dtype, (), (count, space))
         return Accumulator(local, (*tile, *partial), dtype, partial)
 
-    def fill(self, nodes: Sequence[UOp], accumulators: Sequence[Accumulator]) -> None:
-        loops = accumulators[0].dims
-        starts = [self.constant(n.dtype, identity(n.arg, n.dtype)) for n in nodes]
+    def fill(self, accumulators: Mapping[UOp, Accumulator]) -> None:
+        """Start values, in the loops that all of these accumulators have in common."""
+        if not accumulators:
+            return
+        loops = next(iter(accumulators.values())).dims
+        starts = [self.constant(n.dtype, identity(n.arg, n.dtype)) for n in accumulators]
         for loop in loops:
             self.open(loop)
-        for acc, start in zip(accumulators, starts, strict=True):
+        for acc, start in zip(accumulators.values(), starts, strict=True):
             value = self.broadcast(start, acc.dtype.lanes)
             self.emit(Ops.STORE, dtypes.void, (self.element(acc), value))
         for _ in loops:
             self.close()
+
+    # ---- sums in blocks: a total, and what its roundings lost
+
+    def total(self, node: UOp, tile: tuple[UOp, ...]) -> Accumulator:
+        return replace(self.registers(node, tile), lost=self.registers(node, tile).local)
+
+    def around_blocks(
+        self, everything: Sequence[UOp], node: UOp, tile: Sequence[UOp]
+    ) -> tuple[UOp, ...]:
+        """The loops up to the one whose steps end a block; none where an output's loop stands
+        among them: its accumulators are all needed to the end."""
+        ends = [i for i, r in enumerate(everything) if self.ends_block(r) and r in node.src[1:]]
+        around = tuple(everything[: ends[-1] + 1]) if ends else ()
+        return () if any(r in around for r in tile) else around
+
+    def ends_block(self, loop: UOp) -> bool:
+        return self.kernel.kind(loop) == "subtotal"
+
+    def add_subtotal(self, node: UOp, acc: Accumulator, total: Accumulator) -> None:
+        """Add what a block has summed up, and what was lost before, to the total; keep what this
+        loses (Kahan, 1965)."""
+        for loop in total.dims:
+            self.open(loop)
+        block = self.across_partials(node, acc)
+        address, rest = self.element(total), self.element(total.errors)
+        old, lost = (self.emit(Ops.LOAD, total.dtype, (a,)) for a in (address, rest))
+        value = self.emit(Ops.ADD, total.dtype, (block, lost))
+        new, error = self.exact_sum(total.dtype, old, value)
+        self.emit(Ops.STORE, dtypes.void, (address, new))
+        self.emit(Ops.STORE, dtypes.void, (rest, self.if_known(total.dtype, error)))
+        for _ in total.dims:
+            self.close()
+
+    def exact_sum(self, dtype: DType, a: int, b: int) -> tuple[int, int]:
+        """a + b and its rounding error (Knuth, "Seminumerical Algorithms", 4.2.2, theorem B)."""
+
+        def op(of: Ops, *src: int) -> int:
+            return self.emit(of, dtype, src)
+
+        total = op(Ops.ADD, a, b)
+        from_b = op(Ops.SUB, total, a)
+        lost_a = op(Ops.SUB, a, op(Ops.SUB, total, from_b))
+        return total, op(Ops.ADD, lost_a, op(Ops.SUB, b, from_b))
+
+    def if_known(self, dtype: DType, error: int) -> int:
+        """A rounding error; 0 where the sum is infinite or NaN, and its error a NaN."""
+        known = self.emit(Ops.CMPEQ, dtypes.bool.vec(dtype.lanes), (error, error))
+        zero = self.broadcast(self.constant(dtype.scalar, 0.0), dtype.lanes)
+        return self.emit(Ops.WHERE, dtype, (known, error, zero))
 
     def step_operands(self, node: UOp) -> tuple[int, ...]:
         """What one step adds: a value, or two factors, or a mask and two factors."""
@@ -262,18 +355,22 @@ class Linearizer(Printer):
         take = self.emit(Ops.OR, mask, (better, nan))
         return self.emit(Ops.WHERE, dtype, (take, b, a))
 
-    def finish(self, node: UOp, acc: Accumulator, tile: tuple[UOp, ...]) -> Accumulator:
+    def finish(self, node: UOp, acc: Accumulator) -> Accumulator:
         """Combine partial accumulators and lanes: one element per step of the tile remains."""
         across = any(r in self.vectors for r in node.src[1:])
-        if not acc.partial and not across:
+        if not acc.partial and not across and acc.lost is None:
             return acc
         dtype = node.dtype if across else acc.dtype
+        tile = acc.dims[: len(acc.dims) - len(acc.partial)]
         count = size([extent(r) for r in tile])
         space = self.ops[acc.local].arg[1]
         result = Accumulator(self.emit(Ops.LOCAL, dtype, (), (count, space)), tile, dtype, ())
         for loop in tile:
             self.open(loop)
-        value = self.across_partials(node, acc, ())
+        value = self.across_partials(node, acc)
+        if acc.lost is not None:
+            lost = self.emit(Ops.LOAD, acc.dtype, (self.element(acc.errors),))
+            value = self.emit(Ops.ADD, acc.dtype, (value, lost))
         if across:
             value = self.across_lanes(node.arg, value)
         self.emit(Ops.STORE, dtypes.void, (self.element(result), value))
@@ -281,7 +378,7 @@ class Linearizer(Printer):
             self.close()
         return result
 
-    def across_partials(self, node: UOp, acc: Accumulator, fixed: tuple[int, ...]) -> int:
+    def across_partials(self, node: UOp, acc: Accumulator) -> int:
         """A balanced tree over the partial accumulators, in the order of their steps."""
         if not acc.partial:
             return self.emit(Ops.LOAD, acc.dtype, (self.element(acc),))

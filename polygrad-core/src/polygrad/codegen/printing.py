@@ -8,7 +8,7 @@ one access where its lanes are contiguous and one a lane where they are not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..contract import Instr
@@ -30,12 +30,23 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """Where a reduction adds up: a LOCAL with `dims` of printed-out ranges, elements of `dtype`."""
+    """Where a reduction adds up: a LOCAL with `dims` of printed-out ranges, elements of `dtype`.
+
+    `lost`: a second LOCAL, for what the roundings of a long float sum lost. `before`: the total of
+    a running sum before this block.
+    """
 
     local: int
     dims: tuple[UOp, ...]
     dtype: DType
     partial: tuple[UOp, ...]
+    lost: int | None = None
+    before: Accumulator | None = None
+
+    @property
+    def errors(self) -> Accumulator:
+        assert self.lost is not None
+        return replace(self, local=self.lost, lost=None)
 
 
 class Printer:

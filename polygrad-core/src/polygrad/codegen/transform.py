@@ -309,6 +309,15 @@ def accumulate(kernel: Kernel, loop: UOp) -> Kernel:
     return _kind(kernel, loop, "partial")
 
 
+def subtotals(kernel: Kernel, loop: UOp) -> Kernel:
+    """Each step of the range ends a block of a reduction or scan. What a block of a float sum added
+    up joins the total with its rounding error kept, so that errors grow with the block and not
+    with the length; other operations are the same as before."""
+    if loop not in kernel.reduced and loop.arg[1] != "seq":
+        raise ScheduleError(f"subtotals: range {loop.arg[0]} is not reduced")
+    return _kind(kernel, loop, "subtotal")
+
+
 def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     """Keep the values a reduction adds up in block scratch, for a store that needs them again.
 

@@ -1,9 +1,9 @@
 """Rewrites of the tensor graph before anything is stored: what makes the later decisions simple.
 
 Constants are stored where a buffer is read or wanted. A reduction that is long and has few results
-is split in two with a partial result between, so that every core has work and float sums stay
-accurate. The split comes from the shape alone, never from the number of cores: the order of a sum
-must not depend on the machine.
+is split in two with a partial result between, so that every core has work; what a divisor of the
+length leaves is a rest of its own. The split comes from the shape alone, never from the number of
+cores: the order of a sum must not depend on the machine.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..dtype import dtypes
-from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.sizes import capacity, is_fixed
 from .packing import packed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
-DEEP: Final = 1 << 22  # elements of one result: float32 stops counting at 2^24
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
 _WHOLE: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.COPY, Ops.KERNEL})  # these read buffers
@@ -52,22 +51,43 @@ def _memory(node: UOp) -> UOp:
 def _split_long(node: UOp) -> UOp:
     x = node.src[0]
     op, axes = node.arg
-    few = capacity(node.shape) <= FEW_RESULTS and capacity(x.shape) >= LONG
-    if not few and capacity(x.shape) < DEEP * capacity(node.shape):
+    if capacity(node.shape) > FEW_RESULTS or capacity(x.shape) < LONG:
         return node
     varying = tuple(a for a in axes if not is_fixed((x.shape[a],)))
     if varying:
         return _split_varying(node, varying)
     for axis in axes:
         parts = _parts(x.shape[axis])
-        if parts is None:
-            continue
-        shape = x.shape
-        split = x.reshape((*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
-        inner = tuple(a + (a > axis) if a != axis else axis + 1 for a in axes)
-        partial = _split_long(split.reduce(op, inner)).contiguous()
-        return partial.reduce(op, (axis - sum(a < axis for a in axes),))
-    return node
+        if parts is not None:
+            return _in_parts(x, op, axes, axis, parts)
+    axis = max(axes, key=x.shape.__getitem__)
+    n, parts = x.shape[axis], PARTS[0]
+    if n < LONG // capacity(node.shape):
+        return node
+    main, rest = (_between(x, axis, *ends) for ends in ((0, n - n % parts), (n - n % parts, n)))
+    return UOp.alu(op, _in_parts(main, op, axes, axis, parts), rest.reduce(op, axes))
+
+
+def _in_parts(x: UOp, op: Ops, axes: Sequence[int], axis: int, parts: int) -> UOp:
+    """A reduction whose `axis` is cut in equal parts, with the result of each part stored."""
+    shape = x.shape
+    split = x.reshape((*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
+    inner = tuple(a + (a >= axis) for a in axes)
+    partial = split.reduce(op, inner).contiguous()
+    return partial.reduce(op, (axis - sum(a < axis for a in axes),))
+
+
+def _between(x: UOp, axis: int, lo: int, hi: int) -> UOp:
+    """The elements from `lo` to `hi` of an axis, cut out of what x is computed from: a part of its
+    own is computed where it is needed, and x as a whole not stored for two readers."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort((x,), lambda n: n.op in ELEMENTWISE):
+        if node.op in ELEMENTWISE:
+            new[node] = UOp(node.op, node.dtype, tuple(new[s] for s in node.src), node.arg)
+        else:
+            bounds = ((lo, hi, 1) if a == axis else (0, n, 1) for a, n in enumerate(node.shape))
+            new[node] = node.shrink(tuple(bounds))
+    return new[x]
 
 
 def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
@@ -88,25 +108,34 @@ def _split_scan(node: UOp) -> UOp:
     """A long scan of few rows: scans of parts, a scan of their totals, and both combined."""
     x = node.src[0]
     op, axis = node.arg
-    shape, length = x.shape, x.shape[axis]
-    long = is_fixed(shape) and length >= LONG and size(shape) // length < FEW_RESULTS
-    parts = _parts(length) if long else None
-    if parts is None:
+    length = x.shape[axis]
+    if not is_fixed(x.shape) or length < LONG or size(x.shape) // length >= FEW_RESULTS:
         return node
-    split = (*shape[:axis], parts, length // parts, *shape[axis + 1 :])
+    parts = _parts(length) or PARTS[0]
+    steps = -(-length // parts)
+    return _scan_of_parts(_resized(x, axis, parts * steps), op, axis, parts, steps, length)
+
+
+def _scan_of_parts(x: UOp, op: Ops, axis: int, parts: int, steps: int, length: int) -> UOp:
+    split = (*x.shape[:axis], parts, steps, *x.shape[axis + 1 :])
     inner = x.reshape(split).scan(op, axis + 1)
-    last = [(0, n, 1) for n in split]
-    last[axis + 1] = (length // parts - 1, length // parts, 1)
-    totals = inner.shrink(last).scan(op, axis)
-    shifted = [(0, n, 1) for n in totals.shape]
-    shifted[axis] = (0, parts - 1, 1)
+    totals = _between(inner, axis + 1, steps - 1, steps).scan(op, axis)
     pads = [(int(i == axis), 0, 0) for i in range(len(split))]
-    before = totals.shrink(shifted).pad(pads).expand(split)
+    before = _between(totals, axis, 0, parts - 1).pad(pads).expand(split)
     places = UOp.iota(parts, dtypes.int32).reshape(
         [parts if i == axis else 1 for i in range(len(split))]
     )
     first = UOp.alu(Ops.CMPEQ, places, UOp.const(dtypes.int32, 0).broadcast_to(places.shape))
-    return UOp.alu(Ops.WHERE, first.expand(split), inner, UOp.alu(op, before, inner)).reshape(shape)
+    both = UOp.alu(Ops.WHERE, first.expand(split), inner, UOp.alu(op, before, inner))
+    return _resized(both.reshape(x.shape), axis, length)
+
+
+def _resized(x: UOp, axis: int, n: int) -> UOp:
+    """x with zeros after the end of an axis, or without its end."""
+    have = x.shape[axis]
+    if n > have:
+        return x.pad([(0, n - have, 0) if a == axis else (0, 0, 0) for a in range(len(x.shape))])
+    return x.shrink([(0, n, 1) if a == axis else (0, m, 1) for a, m in enumerate(x.shape)])
 
 
 _SPLIT: Final = {Ops.REDUCE: _reduction, Ops.SCAN: _split_scan}

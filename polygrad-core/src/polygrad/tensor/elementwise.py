@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import Ops, UOp
-from . import formulas
+from . import formulas, quotients
 from .base import (
     Base,
     Flag,
@@ -126,14 +126,26 @@ def power(x: Operand, y: Operand) -> Tensor:
 
 
 def _integer_power(x: UOp, y: UOp) -> UOp:
-    """By squaring; a negative exponent gives what rounding 1 / x**-y to an integer gives."""
+    """By squaring, wrapping; a negative exponent gives what rounding 1 / x**-y to an integer gives.
+
+    Of the exponent `low` bits are taken one by one, which leaves s = x**(2**low) to the power h.
+    For an even x that is 0. For an odd one s - 1 is a multiple of 2**(low + 2), so that its third
+    power wraps to 0 and s**h = 1 + h (s - 1) + h (h - 1) / 2 (s - 1)**2."""
+    low = _LOW_BITS[x.dtype.itemsize]
     out, square = x._with(1), x
-    for bit in range(6 if x.dtype.itemsize > 1 else 3):
+    for bit in range(low):
         odd = (y & (1 << bit)).ne(0)
         out = odd.where(out * square, out)
         square = square * square
-    # Beyond 2**63 only -1, 0 and 1 do not overflow; they repeat with period two from there on.
+    h, step = y >> low, square - 1
+    pairs = (h & 1).eq(0).where((h >> 1) * (h - 1), h * ((h - 1) >> 1))
+    high = (x & 1).ne(0).where(1 + h * step + pairs * (step * step), h.eq(0).where(x._with(1), 0))
+    out = out * high
     return out if x.dtype.is_unsigned else (y < 0).where(_inverse_power(x, y), out)
+
+
+# item size -> bits: x**(2**bits) is 0 for every even x, and 3 (bits + 2) no less than the width
+_LOW_BITS = {1: 3, 2: 4, 4: 9, 8: 20}
 
 
 def _inverse_power(x: UOp, y: UOp) -> UOp:
@@ -185,7 +197,7 @@ class Elementwise(Casting):
         x, y = (other, self) if reverse else (self, other)
         if rounding_mode is None:
             return floating("div", Ops.DIV, x, y)
-        rounding = {"floor": formulas.floor_quotient, "trunc": formulas.trunc_quotient}
+        rounding = {"floor": quotients.floor_quotient, "trunc": quotients.trunc_quotient}
         if rounding_mode not in rounding:
             raise ArgumentError(f"div: {no_such('rounding_mode', rounding_mode, rounding)}")
         return rational("div", rounding[rounding_mode], x, y)
@@ -196,7 +208,7 @@ class Elementwise(Casting):
         >>> Tensor([7, -7]).idiv(2).tolist(), Tensor([1]).idiv(0).tolist()
         ([3, -4], [0])
         """
-        return rational("floor_divide", formulas.floor_quotient, self, other)
+        return rational("floor_divide", quotients.floor_quotient, self, other)
 
     floor_divide = idiv
 
@@ -206,7 +218,7 @@ class Elementwise(Casting):
         >>> Tensor([7, -7]).mod(3).tolist()
         [1, 2]
         """
-        return rational("mod", formulas.remainder, *((other, self) if reverse else (self, other)))
+        return rational("mod", quotients.remainder, *((other, self) if reverse else (self, other)))
 
     remainder = mod
 
@@ -216,7 +228,7 @@ class Elementwise(Casting):
         >>> Tensor([7, -7]).fmod(3).tolist()
         [1, -1]
         """
-        return rational("fmod", formulas.fmod, self, other)
+        return rational("fmod", quotients.fmod, self, other)
 
     def pow(self, other: Operand, reverse: Flag = False) -> Tensor:
         """self ** other.

@@ -81,54 +81,7 @@ def copysign(x: UOp, y: UOp) -> UOp:
     return signbit(y).where(-size, size)
 
 
-# ---- quotients
-
-
-def floor_quotient(a: UOp, b: UOp) -> UOp:
-    """Python's `//`; integers: 0 for a zero divisor."""
-    return floor_divmod(a, b)[0] if a.dtype.is_float else a // b
-
-
-def remainder(a: UOp, b: UOp) -> UOp:
-    """Python's `%`: the sign of the divisor; integers: 0 for a zero divisor."""
-    return floor_divmod(a, b)[1] if a.dtype.is_float else a % b
-
-
-def trunc_quotient(a: UOp, b: UOp) -> UOp:
-    """Rounded towards zero; integers: 0 for a zero divisor."""
-    if a.dtype.is_float:
-        return UOp.alu(Ops.TRUNC, a / b)
-    if a.dtype.is_unsigned:
-        return a // b
-    quotient = a // b
-    inexact = (quotient * b).ne(a) & b.ne(0)
-    return (inexact & (quotient < 0)).where(quotient + 1, quotient)
-
-
-def fmod(a: UOp, b: UOp) -> UOp:
-    """C's remainder: the sign of the dividend; integers: 0 for a zero divisor."""
-    if a.dtype.is_float:
-        return copysign(remainder(absolute(a), absolute(b)), a)
-    return b.eq(0).where(a._with(0), a - trunc_quotient(a, b) * b)
-
-
-def floor_divmod(a: UOp, b: UOp) -> tuple[UOp, UOp]:
-    """(a // b, a % b) of floats, exact while the quotient is (below 2**24 in float32).
-
-    The quotient may have been rounded up to the next integer: the remainder, computed with the
-    product's rounding error, then has the wrong sign and shows it."""
-    quotient = UOp.alu(Ops.FLOOR, a / b)
-    product = quotient * b
-    error = finite_or_zero(product_error(quotient, b, product)).detach()
-    left = (a - product) - error
-    over = ((left < 0.0) ^ (b < 0.0)) & left.ne(0.0)
-    left, quotient = over.where(left + b, left), over.where(quotient - 1.0, quotient)
-    quotient = (isnan(left) & b.ne(0.0)).where(a._with(math.nan), quotient)
-    # x // inf is 0 or -1: there the product above is 0 * inf.
-    beyond = absolute(b).eq(INF) & isfinite(a)
-    opposite = ((a < 0.0) ^ (b < 0.0)) & a.ne(0.0)
-    down = opposite.where(a._with(-1.0), a / b)
-    return beyond.where(down, quotient), beyond.where(opposite.where(b, a), left)
+# ---- products
 
 
 def product_error(x: UOp, y: UOp, product: UOp) -> UOp:

@@ -1,8 +1,9 @@
 """Products: matmul, dot, outer, einsum.
 
 Each is one multiplication of two expanded views and one sum over the shared axes, which is the
-shape that the contraction recipe looks for. Integers accumulate as sums do (int8 in int32); 16-bit
-floats multiply and accumulate in float32 and are rounded once.
+shape that the contraction recipe looks for. Integers of 32 and 64 bits stay, as numpy's, and wrap;
+smaller ones and bools give 32 bits. Narrow floats multiply and accumulate in float32 and are
+rounded once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType, dtypes, promote, sum_dtype, to_dtype
+from ..dtype import DType, dtypes, promote, to_dtype
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
 from .activation import Activation
@@ -26,7 +27,9 @@ def product_dtypes(dtype: DType) -> tuple[DType, DType]:
     """(what products of `dtype` accumulate in, what the result is)."""
     if dtype.is_float:
         return dtype.arithmetic, dtype
-    return sum_dtype(dtype), sum_dtype(dtype)
+    if dtype.itemsize >= 4:
+        return dtype, dtype
+    return (dtypes.uint32, dtypes.uint32) if dtype.is_unsigned else (dtypes.int32, dtypes.int32)
 
 
 def matmul(a: UOp, b: UOp) -> UOp:

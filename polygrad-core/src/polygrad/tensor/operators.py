@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..uop.ops import Ops
-from . import formulas
+from . import quotients
 from .base import Operand, is_operand
 from .elementwise import Elementwise, binary, bitwise, floating, power, rational
 
@@ -46,7 +46,7 @@ class Operators(Elementwise):
         return self.idiv(other) if is_operand(other) else NotImplemented
 
     def __rfloordiv__(self, other: Operand) -> Tensor:
-        quotient = formulas.floor_quotient
+        quotient = quotients.floor_quotient
         return (
             rational("floor_divide", quotient, other, self) if is_operand(other) else NotImplemented
         )

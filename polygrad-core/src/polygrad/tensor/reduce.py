@@ -1,9 +1,8 @@
 """Reductions: axes that disappear into a sum, a product, an extreme or a statistic.
 
-`axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums of
-bool and small integers are in the default integer, as numpy's, which is int32 here; those of 64
-bits stay, and all wrap (`dtype=` gives another). Narrow floats accumulate in float32 and are
-rounded once.
+`axis` (or `dim`) is an integer, several, or None for all; `keepdim` keeps them with size 1. Sums
+and products of bools and signed integers are int64, of unsigned ones uint64, as numpy's; they wrap
+(`dtype=` gives another type). Narrow floats accumulate in float32 and are rounded once.
 """
 
 from __future__ import annotations
@@ -79,10 +78,12 @@ class Reduce(Joining):
         *,
         dim: Axes = None,
     ) -> Tensor:
-        """The sum; 0 of nothing.
+        """The sum; 0 of nothing. int64 or uint64 for integers and bools, unless `dtype` says so.
 
         >>> Tensor([[1, 2], [3, 4]]).sum().item(), Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
         (10, [4, 6])
+        >>> Tensor([2_000_000_000, 2_000_000_000]).sum().item()
+        4000000000
         """
         return self._total("sum", Ops.ADD, either("sum", axis, dim), keepdim, dtype)
 
@@ -94,7 +95,8 @@ class Reduce(Joining):
         *,
         dim: Axes = None,
     ) -> Tensor:
-        """The product; 1 of nothing.
+        """The product; 1 of nothing. int64 or uint64 for integers and bools, unless `dtype` says
+        so.
 
         >>> Tensor([2, 3, 4]).prod().item()
         24
@@ -224,7 +226,7 @@ class Reduce(Joining):
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
         """The int32 position of the first largest element, of the first NaN if there is one; int64
-        along 2**31 elements or more.
+        along 2**31 elements or more (numpy and torch: always int64).
 
         >>> Tensor([1, 5, 5]).argmax().item()
         1
@@ -235,7 +237,7 @@ class Reduce(Joining):
         self, axis: Integer | None = None, keepdim: Flag = False, *, dim: Integer | None = None
     ) -> Tensor:
         """The int32 position of the first smallest element, of the first NaN if there is one; int64
-        along 2**31 elements or more.
+        along 2**31 elements or more (numpy and torch: always int64).
 
         >>> Tensor([2, 1, 1]).argmin().item()
         1

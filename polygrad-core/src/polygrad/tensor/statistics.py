@@ -160,9 +160,9 @@ class Statistics(Writing):
         below: Any = weights.cumsum(-1)
         total = below.narrow(-1, n - 1, 1)
         draws = result(unit((*self.shape[:-1], count), weights.dtype)) * total
-        passed = (below.unsqueeze(-2) <= draws.unsqueeze(-1)).sum(-1)
+        passed = (below.unsqueeze(-2) <= draws.unsqueeze(-1)).sum(-1, dtype=dtypes.int32)
         last = below.eq(total).argmax(-1, keepdim=True)  # the last one of positive weight
-        chosen: Tensor = passed.minimum(last).cast(dtypes.int32)
+        chosen: Tensor = passed.minimum(last)
         return chosen
 
     def sample_logits(

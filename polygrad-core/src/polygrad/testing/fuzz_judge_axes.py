@@ -73,9 +73,7 @@ def total(x: Known, axis: Axes, keepdim: bool = False) -> Known:
 
 
 def _sum_dtype(dtype: str) -> str:
-    if dtype == "bool" or dtype[0] == "i":
-        return "int64" if dtype == "int64" else "int32"
-    return "uint64" if dtype == "uint64" else "uint32"
+    return "uint64" if dtype[0] == "u" else "int64"
 
 
 def mean(x: Known, axis: Axes, keepdim: bool = False) -> Known:

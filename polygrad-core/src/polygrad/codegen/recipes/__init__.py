@@ -8,6 +8,7 @@ from ...target import Target
 from ..kernel import Kernel
 from ..transform import bind, bindable, fuse_all, unmix
 from . import contraction, elementwise, reduction
+from .blocks import in_blocks
 
 
 def choose(kernel: Kernel, target: Target) -> Kernel:
@@ -18,13 +19,13 @@ def choose(kernel: Kernel, target: Target) -> Kernel:
     for recipe in (contraction, reduction, elementwise):
         made: Kernel | None = recipe.apply(kernel, target)
         if made is not None:
-            return made
+            return in_blocks(made)
     raise AssertionError("the elementwise recipe takes every kernel")
 
 
 def reference(kernel: Kernel) -> Kernel:
-    """The reference device: every parallel range on the grid, nothing else changed."""
+    """The reference device: every parallel range on the grid, long float sums in blocks."""
     for loop in kernel.outputs:
         if bindable(kernel, loop):
             kernel = bind(kernel, loop)
-    return kernel
+    return in_blocks(kernel)
