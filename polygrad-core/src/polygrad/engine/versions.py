@@ -128,6 +128,25 @@ def passing(
     return tuple([i for i in over if nodes[i] not in needed])
 
 
+def unshared(nodes: list[UOp], holders: Sequence[Holder]) -> bool:
+    """Whether nothing outside the graph `nodes` and beside `holders` holds any of it, but integers
+    in memory and what constants alone make."""
+    if _count is None:
+        return False
+    suspects = _with_storage(nodes)
+    account = _accounted((), nodes, {}, (), ((h.uop for h in holders),))
+    return not (_held_elsewhere(account, suspects) or _shared_sources(account, lambda s: True))
+
+
+def _with_storage(nodes: list[UOp]) -> list[UOp]:
+    """Those of `nodes` that are not shared with the whole process, less integers in memory."""
+    own: set[UOp] = set()
+    for node in nodes:
+        if node.op in (Ops.BUFFER, Ops.UNIQUE) or any(s in own for s in node.src):
+            own.add(node)
+    return [n for n in nodes if n in own and (n.op is not Ops.BUFFER or n.dtype.is_float)]
+
+
 def _written_over(
     nodes: list[UOp], settled: Mapping[UOp, UOp], ending: Collection[UOp]
 ) -> list[int]:
@@ -191,9 +210,7 @@ def _held_elsewhere(account: _Account, suspects: list[UOp]) -> list[UOp]:
     return [node for node, n in counted if n > expected[node]]
 
 
-def _shared_sources(
-    account: _Account, counts: Callable[[UOp], object]
-) -> list[tuple[UOp, ...]]:
+def _shared_sources(account: _Account, counts: Callable[[UOp], object]) -> list[tuple[UOp, ...]]:
     """Source tuples, with a node that `counts`, that a node outside shares with one inside."""
     some = [(t, sharing) for t, sharing in account.sources.values() if any(map(counts, t))]
     tuples = [t for t, _ in some]

@@ -69,7 +69,7 @@ def _leaf(node: UOp, devices: dict[UOp, str]) -> UOp:
 
 
 def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
-    """The device of every node: that of its first source that has one."""
+    """The device of every node: that of its first source that has one, else of what reads it."""
     found: dict[UOp, str] = {}
     for node in order:
         if node.op is Ops.BUFFER:
@@ -78,6 +78,9 @@ def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
             found[node] = node.arg
         else:
             found[node] = next((found[s] for s in node.src if found.get(s)), "")
+    for node in reversed(order):
+        for source in node.src:
+            found[source] = found[source] or found[node]
     return {node: name or default for node, name in found.items()}
 
 

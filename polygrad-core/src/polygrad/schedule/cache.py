@@ -175,7 +175,7 @@ def _shrink(node: UOp, found: _Found) -> Any:
     base = x
     while base.op in MOVEMENT and id(base) not in found.known:
         base = base.src[0]
-    if base.op is not Ops.BUFFER and id(base) not in found.known:
+    if base.op not in _STORED and id(base) not in found.known:
         return (Ops.SHRINK, found.sizes(node.arg), number)
     what: list[Any] = []
     for axis, (start, stop, step) in enumerate(node.arg):
@@ -297,6 +297,7 @@ def instance(
 
 
 _WRITES = (Ops.STORE, Ops.AFTER)
+_STORED = (Ops.BUFFER, Ops.AFTER)
 
 
 def _renamed(variable: UOp, name: str) -> UOp:

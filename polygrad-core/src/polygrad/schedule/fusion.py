@@ -31,6 +31,7 @@ ROW_COST: Final = 80  # the same inside one kernel, where repeating costs no mem
 MAX_USES: Final = 4
 MAX_DEPTH: Final = 1000  # weighted ops chained in one kernel (compile time is superlinear)
 MAX_STORES: Final = 16  # results of one kernel
+PAD_DEPTH: Final = 10  # ops that the condition of a PAD counts for
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
@@ -118,7 +119,8 @@ def _survey(node: UOp, facts: Facts) -> None:
         cost, depth = facts.cost[src[1]] + 1, depth + 1
     if op in ELEMENTWISE:
         work = COSTS.get(op, 1)
-        cost, depth = min(cost + work, 1 << 20), depth + max(work, 1)
+        cost = min(cost + work, 1 << 20)
+        depth += max(work, 1) + PAD_DEPTH * sum(s.op is Ops.PAD for s in src)
         if depth >= MAX_DEPTH:
             facts.forced.add(node)
             facts.deep.add(node)
