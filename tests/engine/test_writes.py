@@ -159,17 +159,18 @@ def test_20_000_writes(name: str) -> None:
     assert t.tolist() == ([last, 0] if name == "item" else [MANY, MANY])
 
 
-def test_20_000_writes_that_must_wait() -> None:
+def test_thousands_of_writes_that_must_wait() -> None:
     """A float tensor that is held might be asked for a gradient, so nothing is computed early."""
     x = Tensor([1.0], requires_grad=True, device="interp")
     t = Tensor([0.0], device="interp").realize()
-    for _ in range(MANY):
+    many = MANY // 4
+    for _ in range(many):
         t.assign(t + x)
-    assert waits(t) == MANY
+    assert waits(t) == many
     t.sum().backward()
     assert counted(lambda: t.realize(), "plans_made", "saved_versions") == [1, 0]
-    assert t.item() == MANY
-    assert x.grad is not None and x.grad.item() == MANY
+    assert t.item() == many
+    assert x.grad is not None and x.grad.item() == many
 
 
 def test_a_table_filled_number_by_number(device: str) -> None:
