@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor, jit
-from polygrad.engine.versions import with_readers
+from polygrad.engine.versions import passing, unshared, with_readers
+from polygrad.tensor import store
 from polygrad.uop.ops import Ops, UOp
 
 
@@ -119,6 +120,14 @@ def test_random_programs_of_assignments(device: str, seed: int) -> None:
     Program(seed).run(40)
 
 
+@pytest.mark.parametrize("seed", range(12, 20))
+def test_random_programs_whose_writes_are_carried_out_early(
+    device: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_WAITING", 1)
+    Program(seed).run(60)
+
+
 # ---- the count itself
 
 
@@ -159,3 +168,67 @@ def test_whoever_holds_a_result_that_stays_is_a_reader() -> None:
     held = nodes[1]
     assert with_readers(nodes[:1], nodes, {}, {nodes[2]}) == {nodes[0]}
     assert with_readers(nodes[:1], nodes, {}, {held, nodes[2]}) == set()
+
+
+# ---- versions that pass
+
+
+def chain(length: int) -> list[UOp]:
+    """A leaf and assignments to it, sources first: leaf, then value, store and version of each."""
+    nodes = [leaf()]
+    for _ in range(length):
+        old = nodes[-1]
+        nodes.append(negated(old))
+        nodes.append(old.store(nodes[-1]))
+        nodes.append(old.after(nodes[-1]))
+        del old
+    return nodes
+
+
+def test_versions_that_nobody_holds_pass() -> None:
+    nodes = chain(4)
+    assert passing(nodes, {}, {nodes[-1]}) == (3, 6, 9)
+
+
+def test_a_version_that_is_held_or_read_does_not_pass() -> None:
+    nodes = chain(4)
+    held = nodes[3]
+    assert passing(nodes, {}, {nodes[-1]}) == (6, 9)
+    del held
+    reader = UOp(Ops.SQRT, nodes[6].dtype, (nodes[6],))
+    assert passing(nodes, {}, {nodes[-1]}) == (3, 9)
+    del reader
+    inside = nodes[10]
+    assert passing(nodes, {}, {nodes[-1]}) == (3, 6)
+    assert passing(nodes, {}, {nodes[-1], inside}) == (3, 6, 9)
+
+
+def test_a_version_of_constants_does_not_pass() -> None:
+    nodes = [leaf()]
+    nodes.append(UOp.const(nodes[0].dtype, 3.0).broadcast_to((3,)))
+    nodes.append(nodes[0].store(nodes[1]))
+    nodes.append(nodes[0].after(nodes[2]))
+    nodes.append(negated(nodes[3]))
+    nodes.append(nodes[3].store(nodes[4]))
+    nodes.append(nodes[3].after(nodes[5]))
+    assert passing(nodes, {}, {nodes[-1]}) == ()
+
+
+class Holding:
+    def __init__(self, uop: UOp) -> None:
+        self.uop = uop
+
+    def _replace(self, uop: UOp) -> None:
+        self.uop = uop
+
+
+def test_a_graph_is_unshared_until_somebody_holds_a_part() -> None:
+    nodes = chain(3)
+    holder = Holding(nodes[-1])
+    assert unshared(nodes, [holder])
+    held = nodes[4]
+    assert not unshared(nodes, [holder])
+    del held
+    other = Holding(nodes[-1])
+    assert not unshared(nodes, [holder])
+    assert unshared(nodes, [holder, other])

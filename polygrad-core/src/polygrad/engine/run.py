@@ -10,8 +10,7 @@ then on.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import device as devices
@@ -22,7 +21,7 @@ from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
 from .runtime import Runtime, current, install_fork_hook
 from .stages import CopyStage, PlanStage, Routine, assemble, ready
-from .versions import with_readers
+from .versions import passing, with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
 CODE_SETTINGS = ("POLY_FUSION", "TIMING")  # what changes generated code, or how it is run
@@ -50,12 +49,18 @@ def realize(roots: Sequence[UOp], kept: Collection[UOp] = ()) -> list[UOp]:
 class Entry:
     """The routines of one skeleton: one for the values first seen, one for all others."""
 
-    __slots__ = ("after", "constant", "exact", "general", "values", "varying")
+    __slots__ = ("after", "constant", "exact", "general", "passing", "values", "varying")
 
     def __init__(
-        self, values: Values, exact: Routine, after: tuple[int, ...], constant: frozenset[int]
+        self,
+        values: Values,
+        exact: Routine,
+        after: tuple[int, ...],
+        passing: tuple[int, ...],
+        constant: frozenset[int],
     ) -> None:
         self.values, self.exact, self.after = values, exact, after
+        self.passing = passing  # places of assignments that are not carried out
         self.constant = constant  # places of nodes that no storage lies below
         self.general: Routine | None = None
         self.varying: tuple[int, ...] = ()  # holes that are variables of `general`
@@ -130,10 +135,11 @@ class _Realization:
         cache = cache_of(runtime)
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
         bound = tuple([runtime.value_of(v) for v in print_.variables])
-        key = (print_.skeleton, *[settings.get(s) for s in CODE_SETTINGS], devices.default())
+        skipped = passing(print_.nodes, *self._outside(print_))
+        key = (print_.skeleton, skipped, devices.default(), *map(settings.get, CODE_SETTINGS))
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
-            entry = self._first(print_)
+            entry = self._first(print_, skipped)
             cache.put(key, entry)
         else:
             runtime.counters.plan_hits += 1
@@ -142,29 +148,44 @@ class _Realization:
         loose = frozenset([print_.nodes[i] for i in entry.constant])
         return self._execute(routine, print_, roots, bound + values, loose)[: len(self.roots)]
 
+    def _outside(
+        self, print_: Fingerprint, roots: Sequence[UOp] = ()
+    ) -> tuple[dict[UOp, UOp], set[UOp], tuple[Iterable[UOp], ...]]:
+        """What the count of references has to know (see `with_readers`); `roots`: all of them."""
+        ending = set(roots or self.roots).difference(self.kept)
+        holes = (hole.node for hole in print_.holes)  # a list would hold them too
+        return dict(print_.settled), ending, (print_.leaves, holes, *print_.settled)
+
     def _alias(self, leaf: UOp) -> int:
         return id(self.runtime.buffer_of(leaf))
 
     # ---- making routines
 
-    def _first(self, print_: Fingerprint) -> Entry:
-        known = set(self.roots)
+    def _first(self, print_: Fingerprint, skipped: tuple[int, ...]) -> Entry:
+        known = {*self.roots, *[print_.nodes[i] for i in skipped]}
         after = tuple(
             i for i, n in enumerate(print_.nodes) if n.op is Ops.AFTER and n not in known
             and self.runtime.leaf_of(n) is None
         )  # fmt: skip
         constant = _constant(print_)
-        return Entry(print_.values, self._build(print_, after, ()), after, constant)
+        routine = self._build(print_, after, (), skipped)
+        return Entry(print_.values, routine, after, skipped, constant)
 
     def _general(self, entry: Entry, print_: Fingerprint) -> tuple[Routine, Values]:
         varying = entry.differing(print_.values)
-        routine = self._build(print_, entry.after, varying)
+        routine = self._build(print_, entry.after, varying, entry.passing)
         entry.general, entry.varying = routine, varying
         return routine, tuple([print_.values[i] for i in varying])
 
-    def _build(self, print_: Fingerprint, after: Sequence[int], varying: Sequence[int]) -> Routine:
+    def _build(
+        self,
+        print_: Fingerprint,
+        after: Sequence[int],
+        varying: Sequence[int],
+        skipped: Sequence[int],
+    ) -> Routine:
         roots = [*self.roots, *[print_.nodes[i] for i in after]]
-        graph = instance(print_, roots, varying)
+        graph = instance(print_, roots, varying, skipped)
         planned = schedule(graph.roots, devices.default())
         slots = slots_of(self.runtime, print_.leaves)
         mine = {new: slots[leaf] for new, leaf in zip(graph.leaves, print_.leaves, strict=True)}
@@ -211,10 +232,8 @@ class _Realization:
     ) -> dict[int, Buffer]:
         """Copies of the old bytes, by slot, where something outside the graph still reads them."""
         written = [leaf_at[slot] for slot in routine.in_place]
-        ending = set(roots).difference(self.kept)
-        settled = dict(print_.settled)
-        holders = (print_.leaves, leaf_at.values(), chain.from_iterable(print_.settled))
-        read = with_readers(written, print_.nodes, settled, ending, holders)
+        settled, ending, holders = self._outside(print_, roots)
+        read = with_readers(written, print_.nodes, settled, ending, (*holders, leaf_at.values()))
         saved = {}
         for slot in routine.in_place:
             if leaf_at[slot] in read:

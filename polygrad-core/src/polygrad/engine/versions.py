@@ -6,6 +6,9 @@ outside of it, and every such reader holds a reference to some node of this grap
 itself, or to a node computed from it. So one pass counts the references that the graph accounts
 for and compares: a node that somebody else holds too is a reader. A reference too many costs a
 copy of the buffer, never a wrong number.
+
+The same count tells which versions between two writes nobody will ask for. A loop that writes a
+thousand times leaves a thousand versions and needs the last: the others are `passing`.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from ..uop.ops import UOp
+from ..uop.ops import Ops, UOp
 
 _count: Callable[[Any], int] | None = getattr(sys, "getrefcount", None)
 
@@ -91,8 +94,78 @@ def with_readers(
     if _count is None:
         return set(written)
     account = _accounted(written, nodes, settled, ending, holders)
-    found = _held_elsewhere(account, ending) | _shared_sources(account)
+    reads, found = account.reads, 0
+    for node in _held_elsewhere(account, [n for n in reads if reads[n] and n not in ending]):
+        found |= reads[node]
+    for below in _shared_sources(account, lambda s: reads.get(s, 0)):
+        for s in below:
+            found |= reads.get(s, 0)
     return {leaf for i, leaf in enumerate(written) if found >> i & 1}
+
+
+def passing(
+    nodes: list[UOp],
+    settled: Mapping[UOp, UOp],
+    ending: Collection[UOp],
+    holders: Sequence[Iterable[UOp]] = (),
+) -> tuple[int, ...]:
+    """Places in `nodes` of the versions that are written over in this graph and that nothing
+    outside of it needs, directly or for what it was computed from. (Places, as a reference to a
+    node would count.) The arguments are those of `with_readers`.
+
+    A version of constants alone is none: it says which device they are on.
+    """
+    over = _written_over(nodes, settled, ending)
+    if _count is None or not over:
+        return ()
+    account = _accounted((), nodes, settled, ending, holders)
+    needed = {*_held_elsewhere(account, list(account.reads))}
+    needed.update(*_shared_sources(account, lambda s: True))
+    for node in reversed(nodes):
+        if node in needed and node.op is not Ops.AFTER and node not in settled:
+            if node not in ending:
+                needed.update(node.src)
+    return tuple([i for i in over if nodes[i] not in needed])
+
+
+def unshared(nodes: list[UOp], holders: Sequence[Holder]) -> bool:
+    """Whether nothing outside the graph `nodes` and beside `holders` holds any of it, but integers
+    in memory and what constants alone make."""
+    if _count is None:
+        return False
+    suspects = _with_storage(nodes)
+    account = _accounted((), nodes, {}, (), ((h.uop for h in holders),))
+    return not (_held_elsewhere(account, suspects) or _shared_sources(account, lambda s: True))
+
+
+def _with_storage(nodes: list[UOp]) -> list[UOp]:
+    """Those of `nodes` that are not shared with the whole process, less integers in memory."""
+    own: set[UOp] = set()
+    for node in nodes:
+        if node.op in (Ops.BUFFER, Ops.UNIQUE) or any(s in own for s in node.src):
+            own.add(node)
+    return [n for n in nodes if n in own and (n.op is not Ops.BUFFER or n.dtype.is_float)]
+
+
+def _written_over(
+    nodes: list[UOp], settled: Mapping[UOp, UOp], ending: Collection[UOp]
+) -> list[int]:
+    """Places of versions that have a later one, and a value that is on a device."""
+    places: dict[UOp, int] = {}
+    placed: set[UOp] = set()
+    over = []
+    for i, node in enumerate(nodes):
+        known = node in settled
+        if known or node.op in (Ops.BUFFER, Ops.COPY) or any(s in placed for s in node.src):
+            placed.add(node)
+        if known or node.op is not Ops.AFTER:
+            continue
+        if node not in ending and node.src[1].src[-1] in placed:
+            places[node] = i
+        at = places.pop(node.src[0], None)
+        if at is not None:
+            over.append(at)
+    return over
 
 
 def _accounted(
@@ -130,26 +203,17 @@ def _accounted(
     return _Account(expected, reads, sources)
 
 
-def _held_elsewhere(account: _Account, ending: Collection[UOp]) -> int:
-    """Written leaves, as bits, below nodes that have more references than expected."""
-    expected, reads, _ = account
-    suspects = [n for n in reads if reads[n] and n not in ending]
-    found = 0
-    for node, n in zip(suspects, _references(suspects), strict=True):
-        if n > expected[node]:
-            found |= reads[node]
-    return found
+def _held_elsewhere(account: _Account, suspects: list[UOp]) -> list[UOp]:
+    """Those of `suspects` that have more references than expected."""
+    expected = account.expected
+    counted = zip(suspects, _references(suspects), strict=True)
+    return [node for node, n in counted if n > expected[node]]
 
 
-def _shared_sources(account: _Account) -> int:
-    """The same for source tuples that a node outside shares with one inside."""
-    _, reads, sources = account
-    some = [(t, sharing) for t, sharing in sources.values() if any(reads.get(s) for s in t)]
+def _shared_sources(account: _Account, counts: Callable[[UOp], object]) -> list[tuple[UOp, ...]]:
+    """Source tuples, with a node that `counts`, that a node outside shares with one inside."""
+    some = [(t, sharing) for t, sharing in account.sources.values() if any(map(counts, t))]
     tuples = [t for t, _ in some]
-    found = 0
     # Beside the list each is held by `sources` and by its pair in `some`.
-    for (below, sharing), n in zip(some, _references(tuples), strict=True):
-        if n > _LISTED + 2 + _PER_NODE * sharing:
-            for s in below:
-                found |= reads.get(s, 0)
-    return found
+    counted = zip(some, _references(tuples), strict=True)
+    return [t for (t, sharing), n in counted if n > _LISTED + 2 + _PER_NODE * sharing]

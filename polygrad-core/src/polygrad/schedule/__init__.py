@@ -51,9 +51,7 @@ def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
             plain.add(len(items))
         items += _items(group, builder, leaves, devices)
     items = share(items, frozenset(plain))
-    writes = tuple(
-        (_target(n), leaves[n]) for n in fusion.order if n.op is Ops.AFTER and n in fusion.home
-    )
+    writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
     return Schedule(tuple(items), tuple(leaves.get(r, r) for r in wanted), writes)
 
 
@@ -71,7 +69,7 @@ def _leaf(node: UOp, devices: dict[UOp, str]) -> UOp:
 
 
 def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
-    """The device of every node: that of its first source that has one."""
+    """The device of every node: that of its first source that has one, else of what reads it."""
     found: dict[UOp, str] = {}
     for node in order:
         if node.op is Ops.BUFFER:
@@ -80,17 +78,23 @@ def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
             found[node] = node.arg
         else:
             found[node] = next((found[s] for s in node.src if found.get(s)), "")
+    for node in reversed(order):
+        for source in node.src:
+            found[source] = found[source] or found[node]
     return {node: name or default for node, name in found.items()}
 
 
 # ---- assignments
 
 
-def _target(node: UOp) -> UOp:
-    """The buffer that a chain of assignments writes."""
-    while node.op is Ops.AFTER:
-        node = node.src[0]
-    return node
+def _targets(fusion: Fusion) -> dict[UOp, UOp]:
+    """The buffer that each assignment writes, through those before it; in the graph's order."""
+    found: dict[UOp, UOp] = {}
+    for node in fusion.order:
+        if node.op is Ops.AFTER:
+            old = node.src[0]
+            found[node] = found.get(old, old)
+    return {node: target for node, target in found.items() if node in fusion.home}
 
 
 def _in_place(fusion: Fusion, roots: Sequence[UOp]) -> dict[UOp, UOp]:
@@ -100,9 +104,8 @@ def _in_place(fusion: Fusion, roots: Sequence[UOp]) -> dict[UOp, UOp]:
     graph reads it before, and the old value is no result itself.
     """
     by_target: dict[UOp, list[UOp]] = {}
-    for node in fusion.order:
-        if node.op is Ops.AFTER and node in fusion.home:
-            by_target.setdefault(_target(node), []).append(node)
+    for node, target in _targets(fusion).items():
+        by_target.setdefault(target, []).append(node)
     chosen: dict[UOp, UOp] = {}
     for leaf, nodes in by_target.items():
         if len(nodes) == 1 and leaf.op is Ops.BUFFER and leaf not in roots:

@@ -175,7 +175,7 @@ def _shrink(node: UOp, found: _Found) -> Any:
     base = x
     while base.op in MOVEMENT and id(base) not in found.known:
         base = base.src[0]
-    if base.op is not Ops.BUFFER and id(base) not in found.known:
+    if base.op not in _STORED and id(base) not in found.known:
         return (Ops.SHRINK, found.sizes(node.arg), number)
     what: list[Any] = []
     for axis, (start, stop, step) in enumerate(node.arg):
@@ -247,9 +247,15 @@ class Instance(NamedTuple):
     leaves: list[UOp]
 
 
-def instance(print_: Fingerprint, roots: Sequence[UOp], varying: Sequence[int] = ()) -> Instance:
+def instance(
+    print_: Fingerprint,
+    roots: Sequence[UOp],
+    varying: Sequence[int] = (),
+    passing: Sequence[int] = (),
+) -> Instance:
     """The graph under `roots` (nodes of `print_`) with leaves in place of realised nodes, variables
-    renamed by number, and the holes numbered `varying` as further variables."""
+    renamed by number, and the holes numbered `varying` as further variables. The assignments at the
+    places `passing` in `nodes` are not carried out: they are the values assigned."""
     given = [_renamed(v, f"given{i}") for i, v in enumerate(print_.variables)]
     table = dict(zip(print_.variables, given, strict=True))
     leaves, renewed = exchanged(print_.leaves, table)
@@ -261,10 +267,17 @@ def instance(print_: Fingerprint, roots: Sequence[UOp], varying: Sequence[int] =
         hole = print_.holes[i]
         open_.setdefault(hole.node, []).append((hole.axis, f"hole{i}"))
     names: dict[str, UOp] = {}
+    skipped = {print_.nodes[i] for i in passing}
+    storage: dict[UOp, UOp] = {}  # of assignments that are not carried out: what the next writes
     for node in print_.nodes:
         if node in new:
             continue
         src = tuple([new[s] for s in node.src])
+        if node.op in _WRITES and node.src[0] in storage:
+            src = (storage[node.src[0]], *src[1:])
+        if node in skipped:
+            storage[node], new[node] = src[0], src[1].src[1]
+            continue
         varies = open_.get(node)
         arg = node.arg
         if node.op in _SIZED:
@@ -281,6 +294,10 @@ def instance(print_: Fingerprint, roots: Sequence[UOp], varying: Sequence[int] =
         hand_on(node, new[node])
     made = [names[f"hole{i}"] for i in varying]
     return Instance([new[r] for r in roots], [*given, *made], leaves)
+
+
+_WRITES = (Ops.STORE, Ops.AFTER)
+_STORED = (Ops.BUFFER, Ops.AFTER)
 
 
 def _renamed(variable: UOp, name: str) -> UOp:

@@ -30,10 +30,13 @@ RECOMPUTE_COST: Final = 32
 ROW_COST: Final = 80  # the same inside one kernel, where repeating costs no memory traffic
 MAX_USES: Final = 4
 MAX_DEPTH: Final = 1000  # weighted ops chained in one kernel (compile time is superlinear)
+MAX_STORES: Final = 16  # results of one kernel
+PAD_DEPTH: Final = 10  # ops that the condition of a PAD counts for
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
 _WHOLE: Final = (Ops.COPY, Ops.SCATTER, Ops.KERNEL)  # these read their sources as buffers
+_ALONE: Final = (Ops.SCAN, *_WHOLE)  # these share no kernel
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 
 
@@ -107,7 +110,7 @@ def _survey(node: UOp, facts: Facts) -> None:
     cost = sum(facts.cost[s] for s in src)
     depth = max((facts.depth[s] for s in src), default=0)
     op = node.op
-    if op in (Ops.CONTIGUOUS, Ops.AFTER, Ops.SCAN, *_WHOLE):
+    if op in (Ops.CONTIGUOUS, Ops.AFTER, *_ALONE):
         facts.forced.add(node)
     if op in _WHOLE:
         facts.forced.update(s for s in src if s.op is not Ops.BUFFER)
@@ -116,7 +119,8 @@ def _survey(node: UOp, facts: Facts) -> None:
         cost, depth = facts.cost[src[1]] + 1, depth + 1
     if op in ELEMENTWISE:
         work = COSTS.get(op, 1)
-        cost, depth = min(cost + work, 1 << 20), depth + max(work, 1)
+        cost = min(cost + work, 1 << 20)
+        depth += max(work, 1) + PAD_DEPTH * sum(s.op is Ops.PAD for s in src)
         if depth >= MAX_DEPTH:
             facts.forced.add(node)
             facts.deep.add(node)
@@ -131,10 +135,12 @@ def _survey(node: UOp, facts: Facts) -> None:
     ):
         facts.epilogue.add(node)
     if node in facts.forced or op is Ops.REDUCE:
-        cost, depth = 0, 0
+        cost = 0
         if node in facts.forced:
             level = 0
             facts.epilogue.discard(node)
+    if op in _ALONE or op is Ops.REDUCE or node in facts.deep:
+        depth = 0  # any other stored node may be one of several results of one kernel
     facts.level[node], facts.cost[node], facts.depth[node] = level, cost, depth
 
 
@@ -299,7 +305,7 @@ class Fusion:
     # ---- storing
 
     def _store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
-        alone = node.op in (Ops.SCAN, *_WHOLE) or node in self.facts.deep
+        alone = node.op in _ALONE or node in self.facts.deep
         home = None if alone else self._join(node, uses)
         if node.op is Ops.KERNEL:  # one launch has several outputs
             launch = (node.src, node.arg._replace(which=0))
@@ -332,7 +338,7 @@ class Fusion:
             return None
         for use, arounds in uses.items():
             kernel = use.kernel
-            if not _visits(use, arounds, node):
+            if not _visits(use, arounds, node) or len(kernel.stored) >= MAX_STORES:
                 continue
             others = {u.kernel for u in uses if u != use} | self.whole.get(node, set())
             if kernel in others or any(_reaches(kernel, other) for other in others):

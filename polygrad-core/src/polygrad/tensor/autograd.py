@@ -15,7 +15,7 @@ from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
 from .base import Base, Flag, _leaves, _no_grad, maybe, one_owner, result, wants_gradient
-from .store import differentiated, own, realize
+from .store import before_write, differentiated, own, realize
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -226,10 +226,19 @@ class Autograd(Alignment):
         """Overwrite self with `value`, which must have its shape and dtype; gives self. Lazy, as
         everything: what was built from the old value before keeps it.
 
-        >>> Tensor([1.0, 2.0]).assign(Tensor([3.0, 4.0])).tolist()
-        [3.0, 4.0]
+        Of writes to one tensor (`assign`, `x[...] = v`, `x += v`) 32 wait at most; the next one
+        computes them first. They wait longer where the program holds something that was computed on
+        the way, or a float tensor that it was computed from: a gradient could be asked for. Inside
+        of `jit` they all belong to the graph.
+
+        >>> x = Tensor([1.0, 2.0]).realize()
+        >>> y = x * 10
+        >>> x.assign(x + 1).tolist(), y.tolist()
+        ([2.0, 3.0], [10.0, 20.0])
         """
-        return self._assigned(self._accepted("assign", value).uop)
+        new = self._accepted("assign", value)
+        before_write(self, new)
+        return self._assigned(new.uop)
 
     def copy_from(self, data: Any) -> Tensor:
         """Write host data or another tensor into the storage of self, now; gives self.

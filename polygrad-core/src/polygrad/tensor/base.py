@@ -210,19 +210,6 @@ class Base:
     def _same(self, uop: UOp) -> Tensor:
         return result(uop, self)
 
-    def _assign(self, value: UOp) -> None:
-        """Put `value` in place of the old one: storage is written to, an expression is replaced."""
-        capture = capturing.get()
-        if capture is not None:
-            capture.note(self)
-        old = self.uop
-        if value is old:
-            return
-        if self._requires_grad and _leaves.get(id(old)) is self:
-            value = value.detach()
-        stored = old.op is Ops.BUFFER or old.op is Ops.AFTER
-        self._replace(old.after(old.store(value)) if stored else value)
-
     def _float(self) -> UOp:
         """The node as floats: ints become the default float."""
         u = self.uop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from .. import settings
@@ -172,6 +172,54 @@ def _let_go(t: Base) -> bool:
         return False
     _settle(t, leaf, True)
     return True
+
+
+MOST_WAITING: Final = 32
+_waiting: WeakTable[int] = WeakTable()  # how often a tensor was written to since it was computed
+
+
+def before_write(t: Base, value: Any = None) -> None:
+    """Note a write of `t`, of `value` or of what comes of it. Those that wait are carried out first
+    if they are 32, so that a loop of them neither grows nor compiles new code for ever.
+
+    Nobody can tell: it is done only if the program holds nothing that was computed on the way to
+    `t` and `value`, nor floats that they were computed from, which a gradient could be asked for.
+    Otherwise the next time to look is after twice as many. In a capture all writes wait.
+    """
+    if capturing.get() is not None or t.uop.op is Ops.BUFFER:
+        _waiting.pop(t)
+        return
+    count = (_waiting.get(t) or 0) + 1
+    _waiting.set(t, count)
+    if count >= MOST_WAITING and not count & (count - 1):
+        computed = [t, value] if isinstance(value, Base) and _new(value, t) else [t]
+        if _alone(computed):
+            _waiting.pop(t)
+            inner = [x for x in computed if not is_leaf(x)]
+            realize(computed)
+            for x in inner:  # nobody asked for it to be one
+                _leaves.pop(id(x.uop), None)
+
+
+def _new(value: Base, t: Base) -> bool:
+    """Whether no earlier write of `t` has read `value`."""
+    return all(n is not value.uop for n in toposort((t.uop,)))
+
+
+def _alone(tensors: Sequence[Base]) -> bool:
+    """Whether the program holds nothing below `tensors` but data that takes no gradient."""
+    from ..engine.versions import unshared
+
+    if any(away(t) or (t._requires_grad and not is_leaf(t)) for t in tensors):
+        return False
+    return unshared(toposort([t.uop for t in tensors]), tensors)
+
+
+def runtime_of(t: Base) -> Runtime:
+    """The runtime that a tensor belongs to."""
+    from ..engine.runtime import owned_by
+
+    return owned_by(t._owner)
 
 
 def _settle(t: Base, node: UOp, released: bool) -> None:

@@ -3,22 +3,25 @@
 Nothing is changed in place by these: a new value of the whole tensor is built, and `x[...] = v`
 assigns it. Slices become a padded value and a mask made of constants, so one fused pass selects;
 index arrays become one SCATTER, in which the last of several writes to one place stays (as numpy's)
-and additions run in order.
+and additions run in order. Writes wait as all else does, but not for ever: see `before_write`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes
+from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..schedule.moving import both, covered, put
-from ..uop.ops import UOp, size
+from ..uop.ops import Ops, UOp, size
 from .base import (
     Base,
     Flag,
     Integer,
     Operand,
+    Scalar,
     axis_of,
     either,
     operand,
@@ -29,6 +32,7 @@ from .base import (
 from .checks import check_index
 from .decompositions import Decompositions
 from .indexing import View, check_owners, flat_places, joined_arrays, parse, read, wrapped
+from .store import before_write, is_leaf, runtime_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -50,8 +54,11 @@ class Writing(Decompositions):
     __slots__ = ()
 
     def __setitem__(self, index: Any, value: Operand) -> None:
-        given = operand(value, "setitem")
+        given: Any = operand(value, "setitem")
         check_owners(self, index, given)
+        before_write(self, given)
+        if not isinstance(given, Base):
+            given = self._number(given)
         if _is_mask(index, self):
             self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
             return
@@ -61,6 +68,25 @@ class Writing(Decompositions):
         else:
             new = _overlaid(self.uop, view, given)
         self._assign(new)
+
+    def _number(self, value: Scalar) -> UOp:
+        """A number to be written: one that no Plan depends on if there is memory to write to, so
+        that a loop that fills a table has one Plan whatever it writes."""
+        constant = scalar("setitem", value, self.dtype, ())
+        if capturing.get() is not None or not _stored(self.uop) or self.dtype.kind == "bool":
+            return constant
+        return runtime_of(self).scalar(self.dtype, value)
+
+    def _assign(self, value: UOp) -> None:
+        """Put `value` in place of the old one: storage is written to, an expression is replaced."""
+        capture, old = capturing.get(), self.uop
+        if capture is not None:
+            capture.note(self)
+        if value is old:
+            return
+        if self._requires_grad and is_leaf(self):
+            value = value.detach()
+        self._replace(old.after(old.store(value)) if _stored(old) else value)
 
     def scatter(
         self,
@@ -169,7 +195,9 @@ class Writing(Decompositions):
 
     # ---- in-place operators: the result is assigned to this very object
 
-    def _become(self, sign: str, value: Any) -> Tensor:
+    def _become(self, sign: str, operator: Callable[[Any], Any], other: Any) -> Tensor:
+        before_write(self, other)
+        value = operator(other)
         if value is NotImplemented:
             return NotImplemented  # type: ignore[no-any-return]
         if value.shape != self.shape:
@@ -183,40 +211,44 @@ class Writing(Decompositions):
         return self  # type: ignore[return-value]
 
     def __iadd__(self, other: Operand) -> Tensor:
-        return self._become("+", self.__add__(other))
+        return self._become("+", self.__add__, other)
 
     def __isub__(self, other: Operand) -> Tensor:
-        return self._become("-", self.__sub__(other))
+        return self._become("-", self.__sub__, other)
 
     def __imul__(self, other: Operand) -> Tensor:
-        return self._become("*", self.__mul__(other))
+        return self._become("*", self.__mul__, other)
 
     def __itruediv__(self, other: Operand) -> Tensor:
-        return self._become("/", self.__truediv__(other))
+        return self._become("/", self.__truediv__, other)
 
     def __ifloordiv__(self, other: Operand) -> Tensor:
-        return self._become("//", self.__floordiv__(other))
+        return self._become("//", self.__floordiv__, other)
 
     def __imod__(self, other: Operand) -> Tensor:
-        return self._become("%", self.__mod__(other))
+        return self._become("%", self.__mod__, other)
 
     def __ipow__(self, other: Operand) -> Tensor:
-        return self._become("**", self.__pow__(other))
+        return self._become("**", self.__pow__, other)
 
     def __iand__(self, other: Operand) -> Tensor:
-        return self._become("&", self.__and__(other))
+        return self._become("&", self.__and__, other)
 
     def __ior__(self, other: Operand) -> Tensor:
-        return self._become("|", self.__or__(other))
+        return self._become("|", self.__or__, other)
 
     def __ixor__(self, other: Operand) -> Tensor:
-        return self._become("^", self.__xor__(other))
+        return self._become("^", self.__xor__, other)
 
     def __ilshift__(self, other: Operand) -> Tensor:
-        return self._become("<<", self.__lshift__(other))
+        return self._become("<<", self.__lshift__, other)
 
     def __irshift__(self, other: Operand) -> Tensor:
-        return self._become(">>", self.__rshift__(other))
+        return self._become(">>", self.__rshift__, other)
+
+
+def _stored(u: UOp) -> bool:
+    return u.op is Ops.BUFFER or u.op is Ops.AFTER
 
 
 _KINDS = ("bool", "uint", "int", "float")
@@ -243,9 +275,9 @@ def _fitted(name: str, value: UOp, shape: tuple[int, ...]) -> UOp:
 
 def _spread(value: Any, dtype: DType, shape: tuple[int, ...]) -> UOp:
     """The value of an item assignment in the shape of what it overwrites."""
-    if not isinstance(value, Base):
-        return scalar("setitem", value, dtype, shape)
-    u = value.uop
+    if isinstance(value, UOp):
+        return value.broadcast_to(shape)
+    u: UOp = value.uop
     while len(u.shape) > len(shape) and u.shape[0] == 1:  # numpy drops leading axes of size 1
         u = u.reshape(u.shape[1:])
     lead = len(shape) - len(u.shape)
@@ -288,8 +320,8 @@ def _overlaid(x: UOp, view: View, value: Any) -> UOp:
     inside = UOp.const(dtypes.bool, True).broadcast_to(box).pad(pads)
     for axis, begin, length in view.moving:
         inside = both(inside, covered(x.shape, axis, begin, length))
-    if not isinstance(value, Base):
-        return inside.where(scalar("setitem", value, x.dtype, x.shape), x)
+    if isinstance(value, UOp):
+        return inside.where(value.broadcast_to(x.shape), x)
     for axis, _, length in view.moving:
         box[axis] = length
     placed = _spread(value, x.dtype, view.shape).reshape(box).flip(view.flips)
