@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from ..arguments import converts
 from ..dtype import DType, dtypes, misfit, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
@@ -433,15 +434,19 @@ def either(name: str, axis: Any, dim: Any, spelling: str = "axis and dim") -> An
 
 def integer(name: str, what: str, x: Any, least: int | None = None) -> int:
     """An integer argument as an int; `what` names it in the error, `least` is its smallest."""
-    if type(x) is int and (least is None or x >= least):
+    if type(x) is int and (-_ENDLESS if least is None else least) <= x < _ENDLESS:
         return x
-    scalar = hasattr(x, "__index__") and getattr(x, "shape", ()) == ()
-    if not scalar or isinstance(x, bool):
+    if not converts(x, "__index__") or isinstance(x, bool):
         raise ArgumentError(f"{name}: {what} is an integer, not {shown(x)}.")
     value = int(x.__index__())
+    if not -_ENDLESS < value < _ENDLESS:  # Python refuses to print very long ones
+        raise ArgumentError(f"{name}: {what} is of 64 bits, not {shown(value)}.")
     if least is not None and value < least:
         raise ArgumentError(f"{name}: {what} is an integer of at least {least}, not {value}.")
     return value
+
+
+_ENDLESS = 10**60  # as `shown` counts
 
 
 def extent(name: str, what: str, x: Any) -> int:

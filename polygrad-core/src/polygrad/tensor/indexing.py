@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..arguments import converts
 from ..dtype import dtypes
 from ..engine.capture import Number as Symbol
 from ..engine.capture import distance
@@ -306,7 +307,7 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
             out += _arrays(item)
         elif isinstance(item, Symbol):
             out.append(item)
-        elif hasattr(item, "__index__"):
+        elif converts(item, "__index__"):
             out.append(int(item.__index__()))
         else:
             given = shown(item)
