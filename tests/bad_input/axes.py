@@ -10,6 +10,13 @@ PRELUDE = "x = Tensor.ones(2, 3)"
 
 MISTAKES = (
     Mistake(
+        "a class as an axis",
+        "x.sum(int)",
+        ArgumentError,
+        "sum: an axis is an integer, not <class 'int'>.",
+        "x.sum(0)",
+    ),
+    Mistake(
         "an axis that is not there",
         "x.sum(axis=2)",
         ArgumentError,

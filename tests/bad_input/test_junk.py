@@ -50,8 +50,8 @@ FITTING: dict[str, Any] = {
 }
 JUNK: tuple[Any, ...] = (
     None, "a", b"a", -1, 99, 2.5, 10**30, True, float("nan"), (), [1, 2], ("a", None), {}, object(),
-    slice(None), lambda x: x, np.ones((2, 3)), np.float32(2.0), [], [None], [[]], [1, [2]], set(), b"",
-    int, float, bool, type, np.float32, np.ndarray, Tensor, [int], Tensor.sum, 1j, range(3),
+    slice(None), lambda x: x, np.ones((2, 3)), np.float32(2.0), [], [None], [[]], [1, [2]], set(),
+    b"", int, float, bool, type, np.float32, np.ndarray, Tensor, [int], Tensor.sum, 1j, range(3),
 )  # fmt: skip
 
 

@@ -17,7 +17,8 @@
     │   └── DeviceContractError, DeviceForked, DeviceMemoryError (MemoryError)
     ├── PluginError (ImportError)
     │   └── PluginLoadError, PluginIncompatible, PluginConflict, PluginInvalid, PluginReserved
-    ├── FileError (OSError)                 a file that cannot be opened
+    ├── PackageMissing (ImportError)        a package that one call needs is not installed
+    ├── FileError (OSError)                 a file that cannot be opened or written
     │   ├── FileMissing (FileNotFoundError) there is none
     │   ├── FileDenied (PermissionError)    we may not read it, or write there
     │   └── DownloadError (ConnectionError) it could not be fetched from its address
@@ -123,6 +124,9 @@ class PluginInvalid(PluginError): ...
 
 
 class PluginReserved(PluginError): ...
+
+
+class PackageMissing(PolygradError, ImportError): ...
 
 
 class FileError(PolygradError, OSError): ...
