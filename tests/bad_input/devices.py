@@ -66,13 +66,14 @@ MISTAKES = (
         'x.to("cpu:one")',
         ArgumentError,
         "device 'cpu:one': what follows ':' must be a number, as in 'cpu:1'.",
-        'x.to("cpu:1")',
+        'x.to("cpu:0")',
     ),
     Mistake(
         "tensors of two devices",
         'Tensor([1.0], device="cpu") + Tensor([1.0], device="interp")',
         ArgumentError,
-        "tensors of 'cpu' and 'interp' cannot meet in one operation; move one with .to('cpu').",
+        "add: tensors of 'cpu' and 'interp' cannot meet in one operation; move one with"
+        " .to('cpu').",
         'Tensor([1.0], device="cpu") + Tensor([1.0], device="interp").to("cpu")',
     ),
     Mistake(

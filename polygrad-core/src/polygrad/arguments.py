@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .errors import ArgumentError, did_you_mean, shown, whose
+from .errors import ArgumentError, did_you_mean, one, shown, whose
 
 
 def blame(
@@ -186,7 +186,7 @@ def _word(kind: Any) -> str:
     if word and inner and origin in (Sequence, list, tuple):
         plural = {"an integer": "integers", "a number": "numbers"}.get(_described(inner[0]))
         return f"{word} of {plural}" if plural else word
-    return word or _CLASS_WORDS.get(kind.__name__, f"a {kind.__name__}")
+    return word or _CLASS_WORDS.get(kind.__name__, one(kind.__name__))
 
 
 # Classes that users know by another word.

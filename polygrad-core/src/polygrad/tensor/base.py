@@ -24,7 +24,7 @@ from ..dtype import DType, dtypes, misfit, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
 from ..engine.owner import explicit, mixed
-from ..errors import ArgumentError, DTypeError, ShapeError, public, shown
+from ..errors import ArgumentError, DTypeError, ShapeError, called, public, shown
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import Size, capacity, largest, most
@@ -231,8 +231,8 @@ def result(uop: UOp, *operands: Base) -> Tensor:
             if device is not None and t._device != device:
                 one_owner(operands)  # of the two reasons why they cannot meet it is the first
                 raise ArgumentError(
-                    f"tensors of {device!r} and {t._device!r} cannot meet in one operation;"
-                    f" move one with .to({device!r})."
+                    f"{called() or 'operation'}: tensors of {device!r} and {t._device!r} cannot"
+                    f" meet in one operation; move one with .to({device!r})."
                 )
             device = t._device
         if t._requires_grad:
