@@ -10,6 +10,13 @@ PRELUDE = "x = Tensor.ones(2, 3)"
 
 MISTAKES = (
     Mistake(
+        "nothing to resample",
+        "x[:, :0].interpolate((6,))",
+        ShapeError,
+        "interpolate: an axis of shape (2, 0) has nothing to resample.",
+        "x[:0].interpolate((6,))",
+    ),
+    Mistake(
         "a class as an axis",
         "x.sum(int)",
         ArgumentError,
