@@ -77,6 +77,22 @@ MISTAKES = (
         'Tensor([1.0], device="cpu") + Tensor([1.0], device="interp").to("cpu")',
     ),
     Mistake(
+        "a value of another device written to a place",
+        'Tensor([1.0, 2.0], device="cpu")[0] = Tensor(3.0, device="interp")',
+        ArgumentError,
+        "setitem: tensors of 'cpu' and 'interp' cannot meet in one operation; move one with"
+        " .to('cpu').",
+        'Tensor([1.0, 2.0], device="cpu")[0] = Tensor(3.0, device="interp").to("cpu")',
+    ),
+    Mistake(
+        "a mask of another device",
+        'Tensor([1.0, 2.0], device="cpu")[Tensor([True, False], device="interp")] = 0.0',
+        ArgumentError,
+        "setitem: tensors of 'cpu' and 'interp' cannot meet in one operation; move one with"
+        " .to('cpu').",
+        'Tensor([1.0, 2.0], device="cpu")[Tensor([True, False], device="cpu")] = 0.0',
+    ),
+    Mistake(
         "a value of another device",
         'Tensor([1.0], device="cpu").assign(Tensor([2.0], device="interp"))',
         ArgumentError,

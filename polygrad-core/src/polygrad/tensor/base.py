@@ -230,10 +230,7 @@ def result(uop: UOp, *operands: Base) -> Tensor:
         if t._device is not None and t._device is not device:
             if device is not None and t._device != device:
                 one_owner(operands)  # of the two reasons why they cannot meet it is the first
-                raise ArgumentError(
-                    f"{called() or 'operation'}: tensors of {device!r} and {t._device!r} cannot"
-                    f" meet in one operation; move one with .to({device!r})."
-                )
+                raise _apart(device, t._device)
             device = t._device
         if t._requires_grad:
             tracked = True
@@ -313,6 +310,22 @@ def one_owner(tensors: Iterable[Base]) -> Runtime | None:
                 raise mixed(found[0], t._owner)
             found = (t._owner,)
     return found[0] if found else explicit.get()
+
+
+def one_device(tensors: Iterable[Base]) -> None:
+    """Raises ArgumentError for tensors of two devices. Constants are at home everywhere."""
+    found: str | None = None
+    for t in tensors:
+        if t._device is not None and found is not None and t._device != found:
+            raise _apart(found, t._device)
+        found = t._device if found is None else found
+
+
+def _apart(one: str, other: str) -> ArgumentError:
+    return ArgumentError(
+        f"{called() or 'operation'}: tensors of {one!r} and {other!r} cannot meet in one"
+        f" operation; move one with .to({one!r})."
+    )
 
 
 # ---- operands

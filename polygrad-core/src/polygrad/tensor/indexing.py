@@ -37,6 +37,7 @@ from .base import (
     axis_of,
     broadcast_shape,
     either,
+    one_device,
     one_owner,
     result,
     tensor_of,
@@ -170,11 +171,13 @@ class Indexing(Layers):
 
 
 def check_owners(x: Base, index: Any, *more: Any) -> None:
-    """Refuse an index or a value of another runtime; a mask is read before anything is joined."""
+    """Refuse an index or a value of another runtime or device; a mask is read before anything is
+    joined."""
     parts = (*index, *more) if isinstance(index, tuple) else (index, *more)
     tensors = [p for p in parts if isinstance(p, Base)]
     if tensors:
         one_owner((x, *tensors))
+        one_device((x, *tensors))
 
 
 def _listed(indices: Any) -> Any:
