@@ -10,6 +10,20 @@ PRELUDE = "x = Tensor.ones(2, 3)"
 
 MISTAKES = (
     Mistake(
+        "nothing to resample",
+        "x[:, :0].interpolate((6,))",
+        ShapeError,
+        "interpolate: an axis of shape (2, 0) has nothing to resample.",
+        "x[:0].interpolate((6,))",
+    ),
+    Mistake(
+        "a class as an axis",
+        "x.sum(int)",
+        ArgumentError,
+        "sum: an axis is an integer, not <class 'int'>.",
+        "x.sum(0)",
+    ),
+    Mistake(
         "an axis that is not there",
         "x.sum(axis=2)",
         ArgumentError,

@@ -66,14 +66,31 @@ MISTAKES = (
         'x.to("cpu:one")',
         ArgumentError,
         "device 'cpu:one': what follows ':' must be a number, as in 'cpu:1'.",
-        'x.to("cpu:1")',
+        'x.to("cpu:0")',
     ),
     Mistake(
         "tensors of two devices",
         'Tensor([1.0], device="cpu") + Tensor([1.0], device="interp")',
         ArgumentError,
-        "tensors of 'cpu' and 'interp' cannot meet in one operation; move one with .to('cpu').",
+        "add: tensors of 'cpu' and 'interp' cannot meet in one operation; move one with"
+        " .to('cpu').",
         'Tensor([1.0], device="cpu") + Tensor([1.0], device="interp").to("cpu")',
+    ),
+    Mistake(
+        "a value of another device written to a place",
+        'Tensor([1.0, 2.0], device="cpu")[0] = Tensor(3.0, device="interp")',
+        ArgumentError,
+        "setitem: tensors of 'cpu' and 'interp' cannot meet in one operation; move one with"
+        " .to('cpu').",
+        'Tensor([1.0, 2.0], device="cpu")[0] = Tensor(3.0, device="interp").to("cpu")',
+    ),
+    Mistake(
+        "a mask of another device",
+        'Tensor([1.0, 2.0], device="cpu")[Tensor([True, False], device="interp")] = 0.0',
+        ArgumentError,
+        "setitem: tensors of 'cpu' and 'interp' cannot meet in one operation; move one with"
+        " .to('cpu').",
+        'Tensor([1.0, 2.0], device="cpu")[Tensor([True, False], device="cpu")] = 0.0',
     ),
     Mistake(
         "a value of another device",

@@ -19,6 +19,19 @@ MISTAKES = (
         "there is no file 'of-nobody.pgb'.",
     ),
     Mistake(
+        "a path with a NUL",
+        'Model.load("a\\0b")',
+        ArgumentError,
+        "'a\\x00b' is no path: embedded null byte.",
+    ),
+    Mistake(
+        "the same for writing",
+        'model.save("a\\0b")',
+        ArgumentError,
+        "'a\\x00b' is no path: embedded null byte.",
+        "bundle = model.save()",
+    ),
+    Mistake(
         "a folder",
         'Model.load("/")',
         FormatError,

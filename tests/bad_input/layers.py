@@ -301,6 +301,13 @@ with Context(TRAINING=1):
 """,
     ),
     Mistake(
+        "a layer that cannot be called",
+        "nn.Sequential(layer, 5)(Tensor.ones(1, 2))",
+        ArgumentError,
+        "Sequential: item 1 is a callable, not 5.",
+        "nn.Sequential(layer, Tensor.relu)(Tensor.ones(1, 2))",
+    ),
+    Mistake(
         "state that lacks a name",
         'nn.load_state_dict(layer, {"weight": layer.weight})',
         ArgumentError,

@@ -280,6 +280,17 @@ outputs["outptu"]
         'model.place("interp")',
     ),
     Mistake(
+        "a Model pickled",
+        """\
+import pickle
+pickle.dumps(model)
+""",
+        StateError,
+        "a Model is not pickled: its Plans are tied to this process. Write it with"
+        " model.save(path) or data = model.save(), read it with Model.load. copy.deepcopy works.",
+        "Model.load(model.save())",
+    ),
+    Mistake(
         "a Model that was disposed",
         """\
 model.dispose()

@@ -1,9 +1,12 @@
 """Whatever is given for one argument of a public method of Tensor, the answer is a result or an
-error of ours, raised at the call: never a TypeError from somewhere inside."""
+error of ours, raised at the call and shown there: never a TypeError from somewhere inside."""
 
 from __future__ import annotations
 
 import inspect
+import sys
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,7 +50,8 @@ FITTING: dict[str, Any] = {
 }
 JUNK: tuple[Any, ...] = (
     None, "a", b"a", -1, 99, 2.5, 10**30, True, float("nan"), (), [1, 2], ("a", None), {}, object(),
-    slice(None), lambda x: x, np.ones((2, 3)), np.float32(2.0),
+    slice(None), lambda x: x, np.ones((2, 3)), np.float32(2.0), [], [None], [[]], [1, [2]], set(),
+    b"", int, float, bool, type, np.float32, np.ndarray, Tensor, [int], Tensor.sum, 1j, range(3),
 )  # fmt: skip
 
 
@@ -89,5 +93,33 @@ def test_junk_is_refused_as_junk(name: str) -> None:
                 try:
                     getattr(x, name)(*positional, **named)
                 except PolygradError as error:
-                    assert 0 < len(str(error)) <= 400
-                    assert len(str(error).splitlines()) <= 2
+                    check(error)
+
+
+def check(error: PolygradError) -> None:
+    """A text that can be read, and a traceback that ends in this file."""
+    assert 0 < len(str(error)) <= 400
+    assert len(str(error).splitlines()) <= 2
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if sys.version_info < (3, 11):  # one frame of ours stays there, behind the caller's
+        files = [file for file in files if not file.endswith("errors.py")]
+    assert set(files) == {__file__}
+
+
+@pytest.mark.parametrize("huge", [10**400, -(10**5000)], ids=["long", "too long to print"])
+def test_an_integer_that_no_float_holds(huge: int) -> None:
+    """Python raises an OverflowError for it, or will not print it."""
+    x = Tensor([1.0, 2.0])
+    calls: list[Callable[[], Any]] = [
+        lambda: x.sum(huge),
+        lambda: x.softplus(huge),
+        lambda: x.leaky_relu(huge),
+        lambda: x.var(correction=-abs(huge)),
+        lambda: x.reshape(huge),
+        lambda: Tensor.rand(huge),
+    ]
+    with Context(POLY_DEV="interp"):
+        for call in calls:
+            with pytest.raises(PolygradError) as caught:
+                call()
+            assert len(str(caught.value)) <= 100

@@ -145,6 +145,30 @@ if (x > 0).all():
         'f"{x.mean():.2f}"',
     ),
     Mistake(
+        "a format of no number",
+        """\
+mean = x.mean().realize()
+f"{mean:q}"
+""",
+        ArgumentError,
+        "the format 'q' is none of a number; try '.3f' or '.2e'.",
+        'f"{mean:.3f}"',
+    ),
+    Mistake(
+        "numpy writing to a tensor",
+        "np.copyto(x, 1.0)",
+        ArgumentError,
+        "numpy.copyto writes to arrays, not to a tensor; give it a = x.numpy(), then x.assign(a).",
+        "x[:] = 1.0",
+    ),
+    Mistake(
+        "numpy with a tensor as out",
+        "np.sum(np.ones((3, 2, 3)), axis=0, out=x)",
+        ArgumentError,
+        "numpy.sum writes to arrays, not to a tensor; give it a = x.numpy(), then x.assign(a).",
+        'x.assign(np.sum(np.ones((3, 2, 3), "float32"), axis=0))',
+    ),
+    Mistake(
         "the length of a number",
         "len(x.sum())",
         DTypeError,

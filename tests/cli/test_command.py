@@ -89,6 +89,7 @@ def stranger(tmp_path, monkeypatch):
         ("os._exit(3)", "crashed", "its probe ended the process with status 3"),
         ("raise SystemExit(1)", "unavailable", "its probe raised SystemExit: 1"),
         ("print('noise'); 1 / 0", "unavailable", "its probe raised ZeroDivisionError"),
+        ("raise OSError('two\\nlines')", "unavailable", "its probe raised OSError: two lines"),
         ("time.sleep(60)", "no answer", "its probe gave none in 4 s"),
     ],
 )
@@ -117,6 +118,10 @@ def test_a_file_that_is_not_there_is_a_problem(capsys) -> None:
 def test_an_error_in_json_is_json(capsys) -> None:
     assert main(["inspect", "nowhere.pgb", "--json"]) == 1
     assert set(json.loads(capsys.readouterr().out)) == {"error", "message"}
+
+
+def test_a_row_of_a_table_is_one_line() -> None:
+    assert table(("a", "b"), [("x", "1\n2")]) == "a  b\nx  1 2"
 
 
 def test_a_table_leaves_out_empty_columns() -> None:

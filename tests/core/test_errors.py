@@ -127,7 +127,7 @@ def all_errors() -> list[type]:
 
 
 def test_the_tree_at_the_head_of_the_module_is_the_tree() -> None:
-    ends = "Error_?|Unknown|Name|Op|Ambiguous|Attribute|Missing|Denied"
+    ends = "Error_?|Unknown|Name|Op|Ambiguous|Attribute|Missing|Denied|Size"
     names = rf"\b[A-Z]\w*(?:{ends})\b|Device\w+|Plugin\w+"
     drawn = set(re.findall(names, errors.__doc__.split("Texts:")[0]))
     assert {cls.__name__ for cls in all_errors()} <= drawn

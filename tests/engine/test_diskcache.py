@@ -127,8 +127,9 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
     home.mkdir()
     home.chmod(0o777)
     with Context(POLY_CACHE_DIR=str(home)):
-        with pytest.warns(RuntimeWarning, match="others may write"):
+        with pytest.warns(RuntimeWarning, match="others may write") as caught:
             assert diskcache.default() is None
+        assert caught[0].filename == __file__  # the user's line, not one of ours
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # once is enough
             assert diskcache.default() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from polygrad.errors import ArgumentError, FormatError
+from polygrad.errors import ArgumentError, FileError, FormatError
 from polygrad.files import FileSource, atomic
 
 
@@ -102,6 +103,26 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such folder: '.*absent'"):
         with atomic(tmp_path / "absent" / "file"):
             pass
+
+
+def test_what_the_system_refuses_is_told_with_the_path(tmp_path: Path) -> None:
+    """A name that is too long here; a full disk, or a file system of no files such as /proc."""
+    path = tmp_path / ("a" * 300)
+    with pytest.raises(FileError, match="a: cannot be written: .* Save it to another place"):
+        with atomic(path):
+            pass
+    with pytest.raises(FileError, match="x: cannot be written: No space left on device"):
+        with atomic(tmp_path / "x"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_no_path_is_told(name: str) -> None:
+    with pytest.raises(ArgumentError, match="is no path: .*(null|encoded)"), atomic(name):
+        pass
+    with pytest.raises(ArgumentError, match="is no path: .*(null|encoded)"):
+        FileSource.open(name)
 
 
 def test_a_folder_is_no_target(tmp_path: Path) -> None:

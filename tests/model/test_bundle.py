@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import subprocess
@@ -124,6 +125,17 @@ def test_two_loads_are_independent() -> None:
     one, two = Model.load(SMALL), Model.load(SMALL)
     one.write_buffer("w", [9.0])
     assert two.read_buffer("w").tolist() == [0.5]
+
+
+def test_a_deepcopy_goes_on_by_itself(device: str) -> None:
+    """Its state, its optimizer and its draws are the model's, and its own from then on."""
+    model, data = net()
+    model.fit(data, epochs=2, optimizer="adam", lr=0.01)
+    other, before = copy.deepcopy(model), model.save()
+    assert other.save() == before
+    further = other.fit(data, epochs=2)
+    assert model.save() == before
+    assert model.fit(data, epochs=2) == further
 
 
 def test_a_bundle_moves_between_devices() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from polygrad.engine.counters import counters
 from polygrad.errors import (
     ArgumentError,
     DTypeError,
+    PackageMissing,
     PolygradError,
     ShapeError,
     StateError,
@@ -399,6 +401,15 @@ def test_a_failed_fit_changes_nothing() -> None:
     with pytest.raises(ArgumentError):
         model.fit({k: np.resize(v, 12) for k, v in DATA.items()}, batch_size=5, optimizer="adam")
     assert model.save() == before
+
+
+def test_plot_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(
+        PackageMissing, match=r"^plot\(\) needs matplotlib .*pip install matplotlib$"
+    ):
+        History().plot()
 
 
 def test_a_loss_that_is_nan_is_reported_as_it_is() -> None:

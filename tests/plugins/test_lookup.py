@@ -7,11 +7,12 @@ import os
 import pickle
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from polygrad import Context, device, errors, plugin, registry
+from polygrad import Context, Tensor, device, errors, plugin, registry, settings
 from polygrad.testing import isolated_registry
 
 MACHINE = """
@@ -64,6 +65,24 @@ def test_a_name_like_nothing_gets_no_guess() -> None:
     assert text(error) == (
         "no device named 'quantum'. Installed: cpu, interp. See: polygrad devices"
     )
+
+
+def test_a_number_beyond_the_count_is_refused(install) -> None:
+    install("acme-npu", "1.2.0", code=MACHINE.replace("count=1", "count=2"))
+    assert device.get("acme:1").name == "acme:1"
+    reason = "device 'acme' (acme-npu 1.2.0) cannot be used: there is no number 7, it counts 2."
+    hint = " Hint: use 'acme' to 'acme:1'."
+    for name in ("acme:7", "ACME:2"):
+        with pytest.raises(errors.DeviceUnavailable, match="there is no number [27], it counts 2"):
+            device.get(name)
+    with pytest.raises(errors.DeviceUnavailable) as error:
+        Tensor([1.0], device="acme:7")
+    assert text(error) == reason + hint
+    with Context(POLY_DEV="acme:7"), pytest.raises(errors.DeviceUnavailable) as error:
+        device.default()
+    assert text(error).startswith(reason + hint + " POLY_DEV=acme:7 was explicit")
+    with pytest.raises(errors.DeviceUnavailable, match="no number 7, it counts 1. Hint: use 'cpu'"):
+        Tensor([1.0], device="cpu:7")
 
 
 def test_an_index_must_be_a_number() -> None:
@@ -224,6 +243,12 @@ def test_an_entry_point_must_give_a_descriptor(install) -> None:
     assert text(error) == "acme_npu:other is a module, expected DevicePlugin."
 
 
+def test_kinds_have_their_article(install) -> None:
+    install("acme-npu", code="other = 5", attribute="other")
+    with pytest.raises(errors.PluginInvalid, match=r"^acme_npu:other is an int, expected"):
+        device.get("acme")
+
+
 def test_a_descriptor_must_carry_the_name_of_its_entry_point(install) -> None:
     install("acme-npu", code=MACHINE + "\nplugin = DevicePlugin(name='npu', api=(1, 0),"
             " device='acme_npu:Machine', probe='acme_npu:probe')")  # fmt: skip
@@ -376,7 +401,7 @@ def test_a_better_device_that_is_broken_is_worth_one_warning(install) -> None:
     (warning,) = caught
     assert str(warning.message) == (
         "using 'interp': 'acme' is installed but failed (libacme.so.3 not found)."
-        " POLY_DEV=interp silences this; polygrad doctor explains it."
+        " POLY_DEV=interp silences this; polygrad devices -v shows all."
     )
     assert warning.filename == __file__
 
@@ -384,8 +409,12 @@ def test_a_better_device_that_is_broken_is_worth_one_warning(install) -> None:
 def test_strict_makes_that_warning_an_error(install) -> None:
     install("acme-npu", code=ABSENT)
     with Context(POLY_DEV="auto", POLY_DEV_ORDER="acme,interp", POLY_STRICT=1):
-        with pytest.raises(errors.DeviceUnavailable, match="^using 'interp': 'acme' is installed"):
+        with pytest.raises(errors.DeviceUnavailable) as error:
             device.default()
+    assert text(error) == (
+        "'acme' is installed but failed (libacme.so.3 not found). POLY_STRICT=1 allows no fallback"
+        " to 'interp'; POLY_DEV=interp chooses it. See: polygrad devices -v"
+    )
 
 
 def test_a_machine_without_the_hardware_is_skipped_in_silence(install) -> None:
@@ -401,6 +430,55 @@ def test_nothing_that_works_is_an_error(install) -> None:
     assert text(error) == (
         "none of POLY_DEV_ORDER=cuda works here. Installed: cpu, interp. See: polygrad devices"
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "rules", "name", "hint"),
+    [
+        ("POLY_PLUGINS", "bogus", "bogus", ""),
+        ("POLY_PLUGINS", "-acne,-cpu", "acne", " Did you mean 'acme'?"),
+        ("POLY_PLUGIN_PREFER", "acne=acme-npu", "acne", " Did you mean 'acme'?"),
+        ("POLY_DEV_ORDER", "cudda,cuda,interp", "cudda", " Did you mean 'cuda'?"),
+    ],
+)
+def test_a_name_that_no_package_offers_is_warned_of_once(
+    install, monkeypatch, setting, rules, name, hint
+) -> None:
+    install("acme-npu", code=MACHINE)
+    monkeypatch.setattr(settings, "_warned", set())
+    for _ in range(2):
+        registry.refresh()
+        with Context(**{setting: rules}), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            device.default()
+        if not _:
+            assert [(str(w.message), w.filename) for w in caught] == [
+                (f"{setting} names {name!r}, which no package offers.{hint} See: polygrad devices",
+                 __file__)
+            ]  # fmt: skip
+    assert not caught
+
+
+def test_names_that_are_known_are_not_warned_of(install) -> None:
+    """Packages of ours that are not installed; none; and those that are."""
+    install("acme-npu", code=MACHINE)
+    with Context(POLY_PLUGINS="none,-onnx,-acme", POLY_DEV_ORDER="cuda,webgpu,cpu,interp"):
+        assert device.default() == "interp"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="notes are of Python 3.11")
+def test_a_traceback_setting_that_cannot_be_read_is_told(monkeypatch) -> None:
+    """By whoever asks for a device; before that, below the error that is on its way."""
+    message = "POLY_TRACEBACK=ful cannot be read: expected short or full."
+    monkeypatch.setenv("POLY_TRACEBACK", "ful")
+    with pytest.raises(errors.ArgumentError) as error:
+        Tensor(1.0, device="cpu:x")
+    assert error.value.__notes__ == [message]
+    registry.refresh()
+    with pytest.raises(errors.SettingError) as wrong:
+        device.default()
+    assert text(wrong) == message
+    assert not hasattr(wrong.value, "__notes__")
 
 
 def test_an_unknown_setting_is_warned_of_once(monkeypatch) -> None:

@@ -304,6 +304,53 @@ def test_adaptive_parts_may_share_elements(device: str, rng: Rng) -> None:
             np.testing.assert_allclose(got[:, i, j], wanted, rtol=1e-5, atol=1e-6)
 
 
+BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
+    "conv": lambda x: x.conv2d(Tensor.ones(6, 2, 3, 3), Tensor.ones(6), groups=2, stride=2),
+    "conv1d": lambda x: x.flatten(2).conv1d(Tensor.ones(3, 4, 3), padding=1),
+    "conv_transpose": lambda x: x.conv_transpose2d(Tensor.ones(4, 3, 3, 3), Tensor.ones(3)),
+    "conv_transpose of groups": lambda x: x.conv_transpose2d(
+        Tensor.ones(4, 3, 3, 3), groups=2, stride=2, output_padding=1, dilation=2
+    ),
+    "conv_transpose3d": lambda x: x.unsqueeze(-1).conv_transpose3d(Tensor.ones(4, 3, 3, 3, 1)),
+    "max_pool": lambda x: x.max_pool2d(2, padding=1, ceil_mode=True),
+    "positions": lambda x: x.max_pool2d(2, return_indices=True)[1],
+    "max_unpool": lambda x: x.max_unpool2d(x.max_pool2d(1, return_indices=True)[1], 1),
+    "avg_pool": lambda x: x.avg_pool2d(3, padding=1, count_include_pad=False),
+    "adaptive_avg_pool": lambda x: x.adaptive_avg_pool2d(2),
+    "linear": lambda x: x.interpolate((3, 7)),
+    "aligned": lambda x: x.interpolate((3, 7), align_corners=True),
+    "bicubic": lambda x: x.interpolate((3, 7), "bicubic"),
+    "nearest": lambda x: x.interpolate((3, 7), "nearest"),
+    "group_norm": lambda x: x.group_norm(2),
+    "instance_norm": lambda x: x.instance_norm(),
+    "attention": lambda x: x.scaled_dot_product_attention(x, x),
+}
+
+
+@pytest.mark.parametrize("case", BATCHES)
+def test_an_empty_batch_gives_an_empty_result(case: str, device: str) -> None:
+    two = BATCHES[case](Tensor.ones(2, 4, 5, 5))
+    none = BATCHES[case](Tensor.ones(0, 4, 5, 5))
+    assert none.numpy().shape == (0, *two.shape[1:])
+    assert none.dtype is two.dtype
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_an_empty_batch_leaves_gradients_of_zero(name: str, device: str) -> None:
+    x = Tensor.ones(0, 4, 5, 5, requires_grad=True)
+    w, b = Tensor.ones(4, 4, 3, 3, requires_grad=True), Tensor.ones(4, requires_grad=True)
+    getattr(x, name)(w, b, stride=2).sum().backward()
+    assert x.grad is not None and w.grad is not None and b.grad is not None
+    assert x.grad.numpy().shape == x.shape
+    assert not w.grad.numpy().any() and not b.grad.numpy().any()
+
+
+def test_attention_of_no_width_is_the_mean(device: str) -> None:
+    """All scores are sums of nothing, and so alike."""
+    nothing, values = Tensor.ones(2, 0), Tensor([[1.0], [3.0]])
+    assert nothing.scaled_dot_product_attention(nothing, values).tolist() == [[2.0], [2.0]]
+
+
 def test_a_transposed_convolution_has_its_number_of_axes() -> None:
     with pytest.raises(ShapeError, match="conv_transpose1d takes 3 axes"):
         Tensor.ones(1, 1, 2, 2).conv_transpose1d(Tensor.ones(1, 1, 2, 2))

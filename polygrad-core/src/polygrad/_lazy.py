@@ -2,7 +2,7 @@
 
 `__getattr__ = lazily(__name__, _NAMES)` is all that an `__init__.py` needs: the table maps each
 public name to the module inside the package that defines it, an empty text to the module of that
-name itself.
+name itself. `optional` imports a module of somebody else, that may not be installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import NoAttribute, did_you_mean, public
+from .errors import NoAttribute, PackageMissing, did_you_mean, public
+
+
+def optional(module: str, what: str) -> Any:
+    """A module of a package that we do not depend on; `what` names the call that needs it.
+
+    Raises PackageMissing where the package is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise PackageMissing(
+            f"{what} needs {package} ({error}). Run: pip install {package}"
+        ) from None
 
 
 def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:

@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .errors import ArgumentError, did_you_mean, shown, whose
+from .errors import ArgumentError, did_you_mean, one, shown, whose
 
 
 def blame(
@@ -33,6 +33,8 @@ def blame(
         kind = _annotation(entry, signature.parameters[parameter])
         if kind is not Any and not _fits(value, kind):
             return f"{name}: {parameter} is {_described(kind)}, not {shown(value)}."
+        if isinstance(error, OverflowError) and _beyond_floats(value):
+            return f"{name}: {parameter} holds an integer that no float can hold."
     return ""
 
 
@@ -45,10 +47,9 @@ def call_back(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: 
         return function(*args, **kwargs)
     except TypeError as error:
         traceback = error.__traceback__
-        entered = traceback is not None and traceback.tb_next is not None
-        text = "" if entered else _unbound(what, function, args, kwargs)
-        if not text:
-            raise
+        if traceback is not None and traceback.tb_next is not None:
+            raise  # from inside the function: it was entered
+        text = _unbound(what, function, args, kwargs) or f"{what}: {error}."
     raise ArgumentError(text)
 
 
@@ -130,15 +131,23 @@ def _fits_one(value: Any, kind: Any) -> bool:
     return True
 
 
-def _is_scalar(value: Any) -> bool:
-    """A number, of numpy's too; an array or tensor only if it has no axes."""
-    return not isinstance(value, (str, bytes)) and getattr(value, "shape", ()) == ()
+def converts(value: Any, method: str) -> bool:
+    """Whether Python can make a number of `value` by `__index__`, `__float__` or `__bool__`: it is
+    one, of numpy's too, or an array or tensor of no axes. A class has the methods of its objects,
+    but is no number."""
+    return hasattr(type(value), method) and getattr(value, "shape", ()) == ()
+
+
+def _beyond_floats(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_beyond_floats, value))
+    return isinstance(value, int) and value.bit_length() > 1023
 
 
 _NUMBERS: dict[Any, Callable[[Any], bool]] = {
-    bool: lambda v: _is_scalar(v) and hasattr(v, "__bool__"),
-    int: lambda v: _is_scalar(v) and hasattr(v, "__index__"),
-    float: lambda v: _is_scalar(v) and hasattr(v, "__float__"),
+    bool: lambda v: converts(v, "__bool__"),
+    int: lambda v: converts(v, "__index__"),
+    float: lambda v: converts(v, "__float__"),
     type(None): lambda v: v is None,
     None: lambda v: v is None,
 }
@@ -177,7 +186,7 @@ def _word(kind: Any) -> str:
     if word and inner and origin in (Sequence, list, tuple):
         plural = {"an integer": "integers", "a number": "numbers"}.get(_described(inner[0]))
         return f"{word} of {plural}" if plural else word
-    return word or _CLASS_WORDS.get(kind.__name__, f"a {kind.__name__}")
+    return word or _CLASS_WORDS.get(kind.__name__, one(kind.__name__))
 
 
 # Classes that users know by another word.

@@ -17,7 +17,8 @@
     │   └── DeviceContractError, DeviceForked, DeviceMemoryError (MemoryError)
     ├── PluginError (ImportError)
     │   └── PluginLoadError, PluginIncompatible, PluginConflict, PluginInvalid, PluginReserved
-    ├── FileError (OSError)                 a file that cannot be opened
+    ├── PackageMissing (ImportError)        a package that one call needs is not installed
+    ├── FileError (OSError)                 a file that cannot be opened or written
     │   ├── FileMissing (FileNotFoundError) there is none
     │   ├── FileDenied (PermissionError)    we may not read it, or write there
     │   └── DownloadError (ConnectionError) it could not be fetched from its address
@@ -125,6 +126,9 @@ class PluginInvalid(PluginError): ...
 class PluginReserved(PluginError): ...
 
 
+class PackageMissing(PolygradError, ImportError): ...
+
+
 class FileError(PolygradError, OSError): ...
 
 
@@ -199,6 +203,16 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
+def told(error: BaseException) -> str:
+    """`ImportError: libacme.so.3 not found`, an error of a stranger's code in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def one(kind: str) -> str:
+    """The name of a class with its article."""
+    return f"{'an' if kind[:1].lower() in tuple('aeiou') else 'a'} {kind}"
+
+
 # ---- whose frame is it
 
 
@@ -216,6 +230,19 @@ def user_level() -> int:
     while frame.f_back is not None and is_ours(frame.f_globals.get("__name__")):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def called() -> str:
+    """The public function that the user called, by the name that messages give it; an empty text
+    if the user called none."""
+    from .arguments import name_of
+
+    name, frame = "", sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_globals.get("__name__")):
+        if frame.f_globals is globals() and frame.f_code.co_name == "call":  # that of `public`
+            name = name_of(frame.f_locals["entry"])
+        frame = frame.f_back
+    return name
 
 
 def whose(traceback: TracebackType | None) -> Iterator[tuple[TracebackType, bool]]:
@@ -283,7 +310,7 @@ def public(entry: Public) -> Public:
         except PolygradError as error:
             if isinstance(error, VaryingSize):
                 _name_axes(entry, args, kwargs, error)
-            if _full():
+            if _full(error):
                 raise
             _trim(error)
             if sys.version_info >= (3, 11):
@@ -308,7 +335,7 @@ def _blame_arguments(entry: Callable[..., Any], args: Any, kwargs: Any, error: E
     if text:
         blamed = ArgumentError(text)
         blamed.of_kind = True
-        raise blamed from (error if _full() else None)
+        raise blamed from (error if _full(blamed) else None)
 
 
 def _name_axes(entry: Callable[..., Any], args: Any, kwargs: Any, error: VaryingSize) -> None:
@@ -330,14 +357,18 @@ def _name_axes(entry: Callable[..., Any], args: Any, kwargs: Any, error: Varying
     error.args = (f"{name_of(entry)}: {error.why}.",)
 
 
-def _full() -> bool:
-    """Whether all frames are asked for; a POLY_TRACEBACK that cannot be read asks for them too."""
+def _full(error: BaseException) -> bool:
+    """Whether all frames of `error` are asked for. A POLY_TRACEBACK that cannot be read must not
+    take the place of an error that is on its way: it becomes a note below it."""
     from .settings import get
 
     try:
         return bool(get("POLY_TRACEBACK") == "full")
-    except SettingError:  # must not take the place of the error that is on its way
-        return True
+    except SettingError as wrong:
+        told = {str(error), *getattr(error, "__notes__", ())}
+        if sys.version_info >= (3, 11) and str(wrong) not in told:
+            error.add_note(str(wrong))
+        return False
 
 
 # Methods that Python calls by itself, often, and that raise nothing of ours.

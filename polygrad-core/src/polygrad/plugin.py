@@ -83,7 +83,7 @@ class Probe:
     """What a probe returns; it never raises. Without `hardware` there is nothing to drive here."""
 
     ok: bool
-    count: int = 0
+    count: int = 0  # how many there are, numbered from 0; 0: as many as are asked for
     arch: str = ""
     detail: str = ""  # why not, in one clause: "libcuda.so.1 not found"
     hint: str = ""  # what to do: "install the NVIDIA driver"

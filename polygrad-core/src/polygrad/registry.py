@@ -28,6 +28,9 @@ from .errors import (
     PluginReserved,
     PolygradError,
     SettingError,
+    did_you_mean,
+    one,
+    told,
 )
 from .plugin import Descriptor, DevicePlugin, FormatPlugin, ModelPlugin
 
@@ -160,6 +163,23 @@ def blocked(record: Record) -> bool:
     return "-" + record.name in rules or (bool(allowed) and record.name not in allowed)
 
 
+def check_names() -> None:
+    """Warn once about each name in a setting that neither an installed package nor one of ours
+    offers: a rule for it does nothing, or keeps everything else from loading."""
+    known = {name for _, name in (*snapshot(), *OWNERS)}
+    for setting, given in (
+        ("POLY_PLUGINS", [rule.removeprefix("-") for rule in settings.get("POLY_PLUGINS")]),
+        ("POLY_PLUGIN_PREFER", [name for name, _ in settings.get("POLY_PLUGIN_PREFER")]),
+        ("POLY_DEV_ORDER", settings.get("POLY_DEV_ORDER")),
+    ):
+        for name in given:
+            if name not in known and (setting, name) != ("POLY_PLUGINS", "none"):
+                settings.warn_once(
+                    f"{setting} names {name!r}, which no package offers."
+                    f"{did_you_mean(name, known)} See: polygrad devices"
+                )
+
+
 def find(group: str, name: str) -> Record | None:
     """The loaded record of a name, or None when nobody offers it; raises why it cannot load."""
     with _lock:
@@ -236,7 +256,7 @@ def _load(record: Record) -> None:
             "failed",
             PluginLoadError,
             f"{record.kind} {record.name!r} ({record.package}, {record.value}) failed to load:"
-            f" {type(error).__name__}: {error}. Disable: POLY_PLUGINS=-{record.name}",
+            f" {told(error)}. Disable: POLY_PLUGINS=-{record.name}",
             error,
         )
     else:
@@ -252,7 +272,7 @@ def _check(record: Record, found: Any) -> None:
         record.fail(
             "invalid",
             PluginInvalid,
-            f"{record.value} is a {type(found).__name__}, expected {expected.__name__}.",
+            f"{record.value} is {one(type(found).__name__)}, expected {expected.__name__}.",
         )
     elif name != record.name:
         record.fail(
@@ -327,9 +347,7 @@ def _register_static_module() -> None:
     try:
         resolve(text)()
     except (Exception, SystemExit) as error:
-        raise SettingError(
-            f"POLY_PLUGIN_STATIC={text} failed: {type(error).__name__}: {error}"
-        ) from error
+        raise SettingError(f"POLY_PLUGIN_STATIC={text} failed: {told(error)}") from error
     _static_done.add(text)
 
 

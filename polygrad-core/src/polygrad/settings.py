@@ -34,13 +34,11 @@ def _flag(text: str) -> bool:
 
 
 def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise ValueError("a whole number") from None
-    if value < 0:
-        raise ValueError("a whole number, 0 or more")
-    return value
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        negative = digits.startswith("-") and digits[1:].isdecimal()
+        raise ValueError("a whole number" + (", 0 or more" if negative else ""))
+    return int(digits)
 
 
 def _text(text: str) -> str:
@@ -302,15 +300,21 @@ def _text_of(value: Any) -> str:
 _warned: set[str] = set()
 
 
-def warn_unknown() -> None:
-    """Warn once about each POLY_* variable that is in no table; called when a device is chosen."""
+def check_environment() -> None:
+    """Read every setting, and warn once about each POLY_* variable that is in no table; called when
+    a device is chosen. Raises SettingError for a value that cannot be read."""
+    for name in TABLE:
+        get(name)
     for name in sorted(os.environ):
-        if name.startswith("POLY_") and name not in TABLE and name not in _warned:
-            import warnings
+        if name.startswith("POLY_") and name not in TABLE:
+            hint = did_you_mean(name, TABLE, fold=str.upper)
+            warn_once(f"{name} is not a setting of polygrad.{hint}")
 
-            _warned.add(name)
-            warnings.warn(
-                f"{name} is not a setting of polygrad.{did_you_mean(name, TABLE, fold=str.upper)}",
-                SettingWarning,
-                stacklevel=user_level(),
-            )
+
+def warn_once(text: str) -> None:
+    """A SettingWarning at the user's line, the first time that there is reason for it."""
+    if text not in _warned:
+        import warnings
+
+        _warned.add(text)
+        warnings.warn(text, SettingWarning, stacklevel=user_level())

@@ -60,7 +60,7 @@ _MORE = ("device", "from", "descriptor", "probe", "summary")
 
 def _cells(row: Row) -> tuple[str, ...]:
     star = "*" if row.default else ""
-    count = str(row.count) if row.state == "ok" else ""
+    count = str(row.count or "any") if row.state == "ok" else ""
     return (star, row.name, row.state, count, row.arch, row.package, row.reason)
 
 

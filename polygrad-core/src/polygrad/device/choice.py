@@ -14,11 +14,12 @@ from ..errors import (
     PolygradError,
     SettingError,
     public,
+    told,
     user_level,
 )
 from ..logs import logger
 from ..plugin import Probe
-from .naming import canonical, find, names, probe, split, unavailable
+from .naming import canonical, find, names, probe, usable
 
 _choices: dict[tuple[Any, ...], tuple[str, ...]] = {}  # settings -> the devices they choose
 
@@ -42,7 +43,8 @@ def chosen() -> tuple[str, ...]:
     key += (registry.generation(),)
     found = _choices.get(key)
     if found is None:
-        settings.warn_unknown()
+        settings.check_environment()
+        registry.check_names()
         found = _automatic() if wanted == "auto" else _explicit(wanted)
         _choices[key] = found
         _log(f"chose {', '.join(found)} (POLY_DEV={wanted})")
@@ -52,12 +54,8 @@ def chosen() -> tuple[str, ...]:
 def _explicit(wanted: str) -> tuple[str, ...]:
     found = []
     for part in filter(None, (p.strip() for p in wanted.split(","))):
-        name = canonical(part)
-        record = find(split(name)[0])
-        state = probe(record)
-        if not state.ok:
-            raise unavailable(record, state.detail, state.hint, explicit=wanted)
-        found.append(name)
+        usable(part, explicit=wanted)
+        found.append(canonical(part))
     if not found:
         raise SettingError(f"POLY_DEV={wanted} names no device. Installed: {', '.join(names())}.")
     return tuple(found)
@@ -74,7 +72,7 @@ def _automatic() -> tuple[str, ...]:
             state = probe(find(name))
         except PolygradError as error:
             cause = error.__cause__
-            state = Probe(False, detail=f"{type(cause).__name__}: {cause}" if cause else str(error))
+            state = Probe(False, detail=told(cause) if cause else str(error))
         if state.ok:
             if skipped:
                 _report_fallback(name, *skipped[0])
@@ -85,14 +83,15 @@ def _automatic() -> tuple[str, ...]:
 
 
 def _report_fallback(name: str, better: str, detail: str) -> None:
-    text = (
-        f"using {name!r}: {better!r} is installed but failed ({detail})."
-        f" POLY_DEV={name} silences this; polygrad doctor explains it."
-    )
+    what = f"{better!r} is installed but failed ({detail})."
     if settings.get("POLY_STRICT"):
-        raise DeviceUnavailable(text)
+        raise DeviceUnavailable(
+            f"{what} POLY_STRICT=1 allows no fallback to {name!r}; POLY_DEV={name} chooses it."
+            " See: polygrad devices -v"
+        )
     import warnings
 
+    text = f"using {name!r}: {what} POLY_DEV={name} silences this; polygrad devices -v shows all."
     warnings.warn(text, DeviceFallbackWarning, stacklevel=user_level())
 
 

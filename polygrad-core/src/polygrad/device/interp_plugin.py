@@ -14,4 +14,4 @@ plugin = DevicePlugin(
 
 
 def probe() -> Probe:
-    return Probe(True, count=1, arch="python")
+    return Probe(True, arch="python")

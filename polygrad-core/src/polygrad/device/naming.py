@@ -14,8 +14,10 @@ from ..errors import (
     DeviceUnknown,
     PolygradError,
     did_you_mean,
+    one,
     public,
     shown,
+    told,
 )
 from ..plugin import DevicePlugin, Probe
 from ..registry import DEVICES, Record
@@ -52,11 +54,27 @@ def probe(record: Record) -> Probe:
         try:
             found = registry.resolve(record.descriptor.probe)()
             if not isinstance(found, Probe):
-                found = Probe(False, detail=f"its probe gave a {type(found).__name__}, not a Probe")
+                kind = one(type(found).__name__)
+                found = Probe(False, detail=f"its probe gave {kind}, not a Probe")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
-            found = Probe(False, detail=f"its probe raised {type(error).__name__}: {error}")
+            found = Probe(False, detail=f"its probe raised {told(error)}")
         record.probe = found
     return record.probe
+
+
+def usable(name: str, explicit: str = "") -> Record:
+    """The record of a device that works here and has that number. Raises DeviceUnavailable;
+    `explicit` is the POLY_DEV that named it."""
+    base, index = split(name)
+    record = find(base)
+    found = probe(record)
+    if not found.ok:
+        raise unavailable(record, found.detail, found.hint, explicit)
+    if found.count and index >= found.count:
+        last = f" to '{record.name}:{found.count - 1}'" if found.count > 1 else ""
+        detail = f"there is no number {index}, it counts {found.count}"
+        raise unavailable(record, detail, f"use '{record.name}'{last}", explicit)
+    return record
 
 
 @public

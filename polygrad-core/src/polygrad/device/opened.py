@@ -15,12 +15,13 @@ from typing import Any
 
 from .. import registry
 from ..dtype import dtypes
-from ..errors import DeviceContractError, DeviceForked, PolygradError, public
+from ..errors import DeviceContractError, DeviceForked, PolygradError, public, told
 from ..plugin import Device, DevicePlugin
 from ..registry import Record
 from ..target import Target
 from ..uop.ops import Ops
-from .naming import canonical, find, probe, split, unavailable
+from .naming import canonical, split, unavailable
+from .naming import usable as usable_record
 
 _lock = threading.RLock()
 _open: dict[str, Device] = {}  # canonical name -> device, in order of opening
@@ -36,7 +37,7 @@ def get(name: str) -> Device:
         with _lock:
             device = _open.get(full)
             if device is None:
-                device = _open_device(full, find(split(full)[0]))
+                device = _open_device(full, usable_record(full))
                 _open[full] = device
     if device.forked:
         raise _forked_error(device)
@@ -62,9 +63,6 @@ def _forked_error(device: Device) -> DeviceForked:
 
 
 def _open_device(name: str, record: Record) -> Device:
-    found = probe(record)
-    if not found.ok:
-        raise unavailable(record, found.detail, found.hint)
     descriptor = record.descriptor
     assert isinstance(descriptor, DevicePlugin)
     try:
@@ -74,7 +72,7 @@ def _open_device(name: str, record: Record) -> Device:
     except PolygradError:
         raise
     except (Exception, SystemExit) as error:
-        raise unavailable(record, f"{type(error).__name__}: {error}", "") from error
+        raise unavailable(record, told(error), "") from error
     device.name = name
     _check_device(device, record.name)
     _install_hooks(type(device))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import settings
 from ..contract import Source
+from ..errors import user_level
 from ..logs import logger
 from ..plugin import Device
 
@@ -94,7 +95,7 @@ def _prepared(path: str) -> bool:
             f"compiled kernels are not kept on disk: {refused}. Set POLY_CACHE_DIR to a folder of"
             " your own, or POLY_CACHE=0.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=user_level(),
         )
     return not refused
 

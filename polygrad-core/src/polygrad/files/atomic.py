@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-from ..errors import ArgumentError, FileDenied, FileMissing
+from ..errors import ArgumentError, FileDenied, FileError, FileMissing, PolygradError
+from .source import no_path
 
 try:
     import fcntl
@@ -29,12 +30,33 @@ _SUFFIX = ".polygrad-tmp"
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file to write; it takes the place of `path` when the block ends without an error."""
-    target = os.path.realpath(os.fsdecode(path))
+    target = _resolved(os.fsdecode(path))
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileMissing(f"there is no such folder: {folder!r}.")
     if os.path.exists(target) and not os.path.isfile(target):
         raise ArgumentError(f"{target}: cannot be replaced by a file, it is no regular file.")
+    try:
+        with _replacing(target) as file:
+            yield file
+        _sync_folder(folder)
+    except OSError as error:
+        if isinstance(error, PolygradError):
+            raise
+        raise FileError(
+            f"{target}: cannot be written: {error.strerror or error}. Save it to another place."
+        ) from None
+
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError as error:
+        raise no_path(path, error) from None
+
+
+@contextlib.contextmanager
+def _replacing(target: str) -> Iterator[IO[bytes]]:
     sweep(target)
     temporary, file = _create(target)
     try:
@@ -52,7 +74,6 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _sync_folder(folder)
 
 
 def sweep(target: str) -> None:
@@ -91,8 +112,14 @@ def _create(target: str) -> tuple[str, IO[bytes]]:
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)
         if os.path.exists(temporary):  # else swept between the two calls: make another
-            _set_mode(fd, target)
-            return temporary, os.fdopen(fd, "w+b")
+            file = os.fdopen(fd, "w+b")
+            try:
+                _set_mode(fd, target)
+            except OSError:  # a name too long for the system
+                file.close()
+                os.unlink(temporary)
+                raise
+            return temporary, file
         os.close(fd)
 
 

@@ -17,6 +17,7 @@ from ..errors import (
     FileMissing,
     FormatError,
     did_you_mean,
+    shown,
 )
 
 Readable = Any  # str, os.PathLike, bytes-like, or a FileSource
@@ -92,6 +93,15 @@ def _opened(path: str | bytes, name: str) -> IO[bytes]:
         raise FileDenied(f"{name}: we may not read it.") from None
     except OSError as error:
         raise FileError(f"{name}: cannot be opened: {error.strerror}.") from None
+    except ValueError as error:
+        raise no_path(path, error) from None
+
+
+def no_path(path: str | bytes, error: ValueError) -> ArgumentError:
+    """The error of a text that the system takes for no path: it holds a NUL, or half a pair of
+    UTF-16."""
+    reason = "it cannot be encoded" if isinstance(error, UnicodeError) else str(error)
+    return ArgumentError(f"{shown(path)} is no path: {reason}.")
 
 
 def _neighbour(name: str) -> str:

@@ -7,6 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
+from .._lazy import optional
+from ..errors import public
+
 
 class Step(NamedTuple):
     """What a callback of `fit` is told after each step."""
@@ -16,6 +19,7 @@ class Step(NamedTuple):
     loss: float
 
 
+@public
 class History(Sequence[float]):
     """The loss of each step; `validation` losses and `seconds` of each epoch."""
 
@@ -48,11 +52,9 @@ class History(Sequence[float]):
         return f"History({len(self)} steps, loss {first:.4g} -> {last:.4g})"
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the losses with matplotlib, if it is installed; returns the axes."""
+        """Draw the losses with matplotlib; returns the axes. Raises PackageMissing without it."""
         if ax is None:
-            from importlib import import_module  # no dependency of ours: whoever plots has it
-
-            ax = import_module("matplotlib.pyplot").gca()
+            ax = optional("matplotlib.pyplot", "plot()").gca()
         ax.plot(range(1, len(self) + 1), self.losses, label="loss")
         if self.validation:
             every = len(self) // len(self.validation)

@@ -14,7 +14,7 @@ from typing import Any, overload
 from .. import device as devices
 from ..engine import Runtime, current, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, UnknownName, no_such, public
+from ..errors import ArgumentError, StateError, UnknownName, no_such, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..files.limits import DEFAULT, Limits
@@ -246,6 +246,18 @@ class Model(Trainable):
         model.metadata = contents.metadata
         model._optimizer_config = contents.optimizer
         return model
+
+    def __deepcopy__(self, memo: Any) -> Model:
+        """A Model of its own in the same runtime, by way of the bytes of a bundle."""
+        with use(self.runtime):
+            return type(self).load(self.save(), self.device)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise StateError(
+            "a Model is not pickled: its Plans are tied to this process. Write it with"
+            " model.save(path) or data = model.save(), read it with Model.load. copy.deepcopy"
+            " works."
+        )
 
     # ---- place and end
 

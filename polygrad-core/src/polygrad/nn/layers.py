@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, DTypeError, public
+from ..errors import ArgumentError, DTypeError, public, shown
 from ..tensor import Tensor
 from . import init
 from .wrong import named, wrong_input
@@ -98,7 +98,9 @@ class Sequential(list[Any]):
         super().__init__(one if isinstance(one, (list, tuple)) else layers)
 
     def __call__(self, x: Tensor) -> Tensor:
-        for layer in self:
+        for i, layer in enumerate(self):
+            if not callable(layer):
+                raise ArgumentError(f"Sequential: item {i} is a callable, not {shown(layer)}.")
             x = layer(x)
         return x
 

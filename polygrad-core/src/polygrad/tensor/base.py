@@ -19,11 +19,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from ..arguments import converts
 from ..dtype import DType, dtypes, misfit, promote, promote_scalar, to_dtype
 from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
 from ..engine.owner import explicit, mixed
-from ..errors import ArgumentError, DTypeError, ShapeError, public, shown
+from ..errors import ArgumentError, DTypeError, ShapeError, called, public, shown
 from ..uop import provenance
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import Size, capacity, largest, most
@@ -229,10 +230,7 @@ def result(uop: UOp, *operands: Base) -> Tensor:
         if t._device is not None and t._device is not device:
             if device is not None and t._device != device:
                 one_owner(operands)  # of the two reasons why they cannot meet it is the first
-                raise ArgumentError(
-                    f"tensors of {device!r} and {t._device!r} cannot meet in one operation;"
-                    f" move one with .to({device!r})."
-                )
+                raise _apart(device, t._device)
             device = t._device
         if t._requires_grad:
             tracked = True
@@ -312,6 +310,22 @@ def one_owner(tensors: Iterable[Base]) -> Runtime | None:
                 raise mixed(found[0], t._owner)
             found = (t._owner,)
     return found[0] if found else explicit.get()
+
+
+def one_device(tensors: Iterable[Base]) -> None:
+    """Raises ArgumentError for tensors of two devices. Constants are at home everywhere."""
+    found: str | None = None
+    for t in tensors:
+        if t._device is not None and found is not None and t._device != found:
+            raise _apart(found, t._device)
+        found = t._device if found is None else found
+
+
+def _apart(one: str, other: str) -> ArgumentError:
+    return ArgumentError(
+        f"{called() or 'operation'}: tensors of {one!r} and {other!r} cannot meet in one"
+        f" operation; move one with .to({one!r})."
+    )
 
 
 # ---- operands
@@ -433,15 +447,19 @@ def either(name: str, axis: Any, dim: Any, spelling: str = "axis and dim") -> An
 
 def integer(name: str, what: str, x: Any, least: int | None = None) -> int:
     """An integer argument as an int; `what` names it in the error, `least` is its smallest."""
-    if type(x) is int and (least is None or x >= least):
+    if type(x) is int and (-_ENDLESS if least is None else least) <= x < _ENDLESS:
         return x
-    scalar = hasattr(x, "__index__") and getattr(x, "shape", ()) == ()
-    if not scalar or isinstance(x, bool):
+    if not converts(x, "__index__") or isinstance(x, bool):
         raise ArgumentError(f"{name}: {what} is an integer, not {shown(x)}.")
     value = int(x.__index__())
+    if not -_ENDLESS < value < _ENDLESS:  # Python refuses to print very long ones
+        raise ArgumentError(f"{name}: {what} is of 64 bits, not {shown(value)}.")
     if least is not None and value < least:
         raise ArgumentError(f"{name}: {what} is an integer of at least {least}, not {value}.")
     return value
+
+
+_ENDLESS = 10**60  # as `shown` counts
 
 
 def extent(name: str, what: str, x: Any) -> int:

@@ -52,12 +52,12 @@ def from_dlpack(source: Any) -> tuple[DType, Shape, memoryview]:
     place = source.__dlpack_device__()[0]
     if int(place) not in _HOST:
         raise ArgumentError(
-            f"Tensor: {type(source).__name__} is not in host memory; move it there first."
+            f"Tensor: a {_kind(source)} is not in host memory; move it there first."
         )
     try:
         capsule = source.__dlpack__()
     except (BufferError, RuntimeError, TypeError) as error:  # torch: a gradient, a sparse layout
-        raise ArgumentError(f"Tensor: {type(source).__name__}: {error}") from None
+        raise ArgumentError(f"Tensor: a {_kind(source)} gives no data: {error}") from None
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     address = pointer(capsule, b"dltensor")
@@ -70,6 +70,12 @@ def from_dlpack(source: Any) -> tuple[DType, Shape, memoryview]:
         rename(capsule, _USED)  # consumed, so that the capsule does not free it again
         if managed.deleter:
             managed.deleter(address)
+
+
+def _kind(source: Any) -> str:
+    """`torch.Tensor`: many a library calls its class as we do ours."""
+    cls = type(source)
+    return f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
 
 
 _USED = b"used_dltensor"  # the capsule keeps the pointer, so the bytes must outlive it

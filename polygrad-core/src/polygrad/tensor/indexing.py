@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..arguments import converts
 from ..dtype import dtypes
 from ..engine.capture import Number as Symbol
 from ..engine.capture import distance
@@ -36,6 +37,7 @@ from .base import (
     axis_of,
     broadcast_shape,
     either,
+    one_device,
     one_owner,
     result,
     tensor_of,
@@ -169,11 +171,13 @@ class Indexing(Layers):
 
 
 def check_owners(x: Base, index: Any, *more: Any) -> None:
-    """Refuse an index or a value of another runtime; a mask is read before anything is joined."""
+    """Refuse an index or a value of another runtime or device; a mask is read before anything is
+    joined."""
     parts = (*index, *more) if isinstance(index, tuple) else (index, *more)
     tensors = [p for p in parts if isinstance(p, Base)]
     if tensors:
         one_owner((x, *tensors))
+        one_device((x, *tensors))
 
 
 def _listed(indices: Any) -> Any:
@@ -306,7 +310,7 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
             out += _arrays(item)
         elif isinstance(item, Symbol):
             out.append(item)
-        elif hasattr(item, "__index__"):
+        elif converts(item, "__index__"):
             out.append(int(item.__index__()))
         else:
             given = shown(item)

@@ -10,7 +10,7 @@ from ..dtype import to_dtype, unpack
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, largest, value_of
-from . import host
+from . import host, numpy_functions
 from .autograd import Autograd
 from .base import tensor_of
 from .store import device_name, is_leaf, new_leaf, read, realize
@@ -226,6 +226,10 @@ class Interop(Autograd):
         values = self.numpy()
         return values if dtype is None else values.astype(dtype, copy=False)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """A function of numpy takes a tensor as the array of its values."""
+        return numpy_functions.call(function, args, kwargs)
+
     def __dlpack__(self, **options: Any) -> Any:
         return self.numpy().__dlpack__(**options)
 
@@ -260,7 +264,15 @@ class Interop(Autograd):
         return f"<code>{html.escape(repr(self))}</code>"
 
     def __format__(self, spec: str) -> str:
-        return format(self._one(f"the format {spec!r}"), spec) if spec else repr(self)
+        if not spec:
+            return repr(self)
+        value = self._one(f"the format {spec!r}")
+        try:
+            return format(value, spec)
+        except ValueError:
+            raise ArgumentError(
+                f"the format {spec!r} is none of a number; try '.3f' or '.2e'."
+            ) from None
 
 
 def _restored(

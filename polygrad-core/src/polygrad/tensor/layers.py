@@ -87,6 +87,8 @@ class Layers(Random):
             raise ArgumentError(f"interpolate: {no_such('mode', mode, _RESAMPLE)}")
         if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
+        if 0 in self.shape[self.ndim - len(size) :]:
+            raise ShapeError(f"interpolate: an axis of shape {self.shape} has nothing to resample.")
         u = self.uop if mode.startswith("nearest") else wide(self._float())
         for axis, n in enumerate(size, self.ndim - len(size)):
             if n != u.shape[axis] or align_corners:
@@ -161,7 +163,7 @@ class Layers(Random):
                 )
             times = heads[0] // kept[0]
             keys, values = (t.repeat_interleave(times, -3) for t in (keys, values))
-        scores = (self * (1.0 / math.sqrt(self.shape[-1]))).matmul(keys.transpose(-2, -1))
+        scores = (self * max(self.shape[-1], 1) ** -0.5).matmul(keys.transpose(-2, -1))
         if is_causal:
             if attn_mask is not None:
                 raise ArgumentError(

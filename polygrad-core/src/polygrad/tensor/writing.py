@@ -64,6 +64,7 @@ class Writing(Decompositions):
             return
         view = parse("setitem", self.shape, index)
         if view.arrays:
+            check_owners(self, tuple(a.tensor for _, a in view.arrays))  # lists are tensors now
             new = _scattered(self.uop, view, given)
         else:
             new = _overlaid(self.uop, view, given)

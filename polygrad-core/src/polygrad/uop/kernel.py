@@ -174,7 +174,7 @@ def _position(index: Any) -> UOp:
         if index.dtype.is_int:
             value = UOp(Ops.LOAD, index.dtype, (index,)) if index.op is Ops.INDEX else index
             return value.cast(dtypes.index)
-    elif hasattr(index, "__index__"):
+    elif hasattr(type(index), "__index__"):
         return UOp.index(int(index))
     raise SpecError(f"kernel: an index is an integer, not {index!r}.")
 
