@@ -60,7 +60,7 @@ class Program:
                 lambda: (a + b, x + y),
                 lambda: (a * n - b, x * np.int32(n) - y),
                 lambda: (a.flip(0) + n, x[::-1] + np.int32(n)),
-                lambda: (a * b.sum(), x * y.sum(dtype=np.int32)),
+                lambda: (a * b.sum().cast("int32"), x * y.sum(dtype=np.int32)),
                 lambda: (a.contiguous() + 1, x + np.int32(1)),
             ]
         )()

@@ -135,7 +135,9 @@ class _Realization:
         cache = cache_of(runtime)
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
         bound = tuple([runtime.value_of(v) for v in print_.variables])
-        skipped = passing(print_.nodes, *self._outside(print_))
+        skipped: tuple[int, ...] = ()
+        if any(n.op is Ops.AFTER and n.src[0].op is Ops.AFTER for n in print_.nodes):
+            skipped = passing(print_.nodes, *self._outside(print_))
         key = (print_.skeleton, skipped, devices.default(), *map(settings.get, CODE_SETTINGS))
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
