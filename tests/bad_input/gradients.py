@@ -27,7 +27,7 @@ MISTAKES = (
         "backward from integers",
         "Tensor([1, 2]).sum().backward()",
         GradientError,
-        "backward: int32 has no gradient; only floats do.",
+        "backward: int64 has no gradient; only floats do.",
         "w.sum().backward()",
     ),
     Mistake(

@@ -239,7 +239,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: Tensor([1, 2]).sum().backward(),
         GradientError,
-        "backward: int32 has no gradient; only floats do.",
+        "backward: int64 has no gradient; only floats do.",
     ),
     (
         lambda: (Tensor([1, 2]).float() * 2).sum().backward(),

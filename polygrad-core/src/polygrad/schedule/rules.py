@@ -60,6 +60,8 @@ def _split_long(node: UOp) -> UOp:
         parts = _parts(x.shape[axis])
         if parts is not None:
             return _in_parts(x, op, axes, axis, parts)
+    if not is_fixed(x.shape):
+        return node
     axis = max(axes, key=x.shape.__getitem__)
     n, parts = x.shape[axis], PARTS[0]
     if n < LONG // capacity(node.shape):

@@ -19,7 +19,10 @@ from ..engine import kernels, runtime
 from ..target import Target
 from ..uop.ops import UOp
 
-VERBS = ("split", "block", "peel", "pad", "fuse", "reorder", "unroll", "lanes", "partial", "cover")
+VERBS = (
+    *("split", "block", "peel", "pad", "fuse", "reorder"),
+    *("unroll", "lanes", "partial", "cover", "subtotals"),
+)
 VARYING = ("split", "block", "cover", "peel_whole")  # of a length known only when it runs
 
 
@@ -72,6 +75,8 @@ def random_verb(kernel: Kernel, rng: random.Random) -> Kernel:
         return verbs.vectorize(kernel, loop)
     if verb == "partial" and n <= 6:
         return verbs.accumulate(kernel, loop)
+    if verb == "subtotals":
+        return verbs.subtotals(kernel, loop)
     return kernel
 
 

@@ -54,9 +54,7 @@ def _far(kernel: Kernel, node: UOp) -> bool:
 def _cut(kernel: Kernel, loop: UOp, steps: int) -> Kernel:
     if steps == 1:
         return subtotals(kernel, loop)
-    if not static(loop):  # a triangle, or a length known only at run time: one block
-        return kernel
-    made = block(kernel, loop, _even(length(loop), steps))
+    made = block(kernel, loop, _even(length(loop), steps) if static(loop) else steps)
     return subtotals(made, parts_of(kernel, made)[0])
 
 
