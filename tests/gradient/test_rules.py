@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor
-from polygrad.gradient import RULES
+from polygrad.gradient_rules import RULES
 from polygrad.testing.evaluate import judged
 from polygrad.uop.ops import Ops
 

@@ -24,7 +24,7 @@ from .engine.owner import world
 from .engine.record import functional
 from .engine.runtime import current, use
 from .errors import ArgumentError, CaptureError, GradientError, public, shown
-from .gradient import PYTHON, THROUGH, Function, Joint
+from .gradient_rules import PYTHON, THROUGH, Function, Joint
 from .nn.state import get_state_dict
 from .schedule.cache import substitute_all
 from .tensor import Tensor

@@ -20,7 +20,8 @@ from .dtype import dtypes
 from .engine.capture import Outside
 from .engine.record import functional
 from .engine.runtime import Runtime
-from .gradient import PYTHON, Function, between
+from .gradient import between
+from .gradient_rules import PYTHON, Function
 from .schedule.cache import substitute_all
 from .tensor import Tensor
 from .uop.ops import Ops, UOp, toposort

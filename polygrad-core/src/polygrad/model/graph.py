@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
 from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
-from ..gradient import FUNCTIONS, Function
+from ..gradient_rules import FUNCTIONS, Function
 from ..uop import spec
 from ..uop.kernel import LIBRARY, KernelCall, Output
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, toposort

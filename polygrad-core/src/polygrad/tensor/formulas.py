@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..gradient import FUNCTIONS, Function, by_slope
+from ..gradient_rules import FUNCTIONS, Function, by_slope
 from ..uop.ops import Ops, UOp
 
 INF = math.inf

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ..dtype import dtypes
 from ..errors import GradientError
-from ..gradient import FUNCTIONS
+from ..gradient_rules import FUNCTIONS
 from ..uop.ops import Ops, UOp
 from . import factors, jacobi, merging
 from .formulas import function

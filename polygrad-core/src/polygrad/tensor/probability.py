@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
-from ..gradient import FUNCTIONS, by_slope
+from ..gradient_rules import FUNCTIONS, by_slope
 from ..uop.ops import Ops, UOp
 from . import coefficients
 from .formulas import (

@@ -13,7 +13,7 @@ import math
 from typing import Final, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..gradient import FUNCTIONS
+from ..gradient_rules import FUNCTIONS
 from ..uop.ops import Ops, UOp
 from .formulas import INF, function, product_error
 

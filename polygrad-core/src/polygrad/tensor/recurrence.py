@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from ..dtype import DType
-from ..gradient import FUNCTIONS
+from ..gradient_rules import FUNCTIONS
 from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, UOp
 from .formulas import function
