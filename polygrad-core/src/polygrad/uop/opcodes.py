@@ -34,8 +34,8 @@ class Ops(enum.IntEnum):
     DETACH = enum.auto()  # x: no gradient passes
     COPY = enum.auto()  # x; arg device name
     KERNEL = enum.auto()  # inputs …; arg KernelCall: one output of a kernel as it was written
-    # values …, inputs …; arg Function (gradient_rules.py): value number `which`, whose gradient in the
-    # inputs is a rule of its own or of its name over all of them
+    # values …, inputs …; arg Function (gradient_rules.py): value number `which`, whose gradient in
+    # the inputs is a rule of its own or of its name over all of them
     FUNCTION = enum.auto()
     # ---- elementwise: both floors, one source
     NEG = enum.auto()
