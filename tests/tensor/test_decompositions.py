@@ -75,11 +75,16 @@ def test_a_singular_system_gives_no_number(device: str) -> None:
 
 
 @pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("unit", [False, True])
-def test_triangular_solve(device: str, upper: bool, unit: bool, rng: np.random.Generator) -> None:
+def test_triangular_solve(
+    device: str, upper: bool, turned: bool, unit: bool, rng: np.random.Generator
+) -> None:
     a, b = rng.normal(size=(5, 5)) + 3 * np.eye(5), rng.normal(size=(5, 3))
-    got = Tensor(a).triangular_solve(Tensor(b), upper=upper, unitriangular=unit).numpy()
-    want = scipy.linalg.solve_triangular(a, b, lower=not upper, unit_diagonal=unit)
+    got = Tensor(a).triangular_solve(Tensor(b), upper, turned, unit).numpy()
+    want = scipy.linalg.solve_triangular(
+        a, b, trans=int(turned), lower=not upper, unit_diagonal=unit
+    )
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
@@ -279,7 +284,7 @@ SQUARE: dict[str, Callable[[Tensor], Tensor]] = {
     "slogdet": lambda x: x.slogdet()[1],
     "triangular": lambda x: weighted(x.triangular_solve(Tensor(W[:3, :2].copy()))),
     "triangular unit": lambda x: weighted(
-        x.triangular_solve(Tensor(W[:3, :2].copy()), upper=True, unitriangular=True)
+        x.triangular_solve(Tensor(W[:3, :2].copy()), upper=True, unit_diagonal=True)
     ),
     "cholesky": lambda x: weighted((x @ x.T + Tensor(np.eye(3))).cholesky()),
     "lu": lambda x: weighted(x.lu()[1]) + weighted(x.lu()[2]) * 2,

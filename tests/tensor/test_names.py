@@ -166,7 +166,10 @@ DEFAULTS = [
     ("x.nll_loss(n)", "x.nll_loss(n, None, ignore_index=-100, reduction='mean')"),
     ("x.binary_crossentropy_logits(p)", "x.binary_crossentropy_logits(p, 'mean', None)"),
     ("s.cholesky()", "s.cholesky(upper=False)"),
-    ("s.triangular_solve(v)", "s.triangular_solve(v, upper=False)"),
+    (
+        "s.triangular_solve(v)",
+        "s.triangular_solve(v, upper=False, transpose_a=False, unit_diagonal=False)",
+    ),
     ("x.matmul(s)", "x.dot(s)"),
     ("x.diagonal()", "x.diagonal(0, 0, 1)"),
     ("x.div(y)", "x.div(y, rounding_mode=None)"),

@@ -208,7 +208,7 @@ def _chunk(
     since = total.exp().unsqueeze(-1)
     reads = k.matmul(k.transpose(-2, -1)) * decay * beta.unsqueeze(-1)
     wanted = beta.unsqueeze(-1) * (v - since * k.matmul(s))
-    u = reads.triangular_solve(wanted, unitriangular=True)
+    u = reads.triangular_solve(wanted, unit_diagonal=True)
     o = since * q.matmul(s) + (q.matmul(k.transpose(-2, -1)) * decay).matmul(u)
     left = (total.narrow(-1, n - 1, 1) - total).exp().unsqueeze(-1)
     end = total.narrow(-1, n - 1, 1).exp().unsqueeze(-1)

@@ -105,16 +105,24 @@ class Decompositions(Sorting):
         """
         return self._solved("solve", b, matrices.solve)
 
-    def triangular_solve(self, b: Any, upper: Flag = False, unitriangular: Flag = False) -> Tensor:
+    def triangular_solve(
+        self,
+        b: Any,
+        upper: Flag = False,
+        transpose_a: Flag = False,
+        unit_diagonal: Flag = False,
+    ) -> Tensor:
         """X with T @ X = b, where T is the lower (or upper) triangle of self, its diagonal taken as
-        1 if `unitriangular`. The other triangle is not read.
+        1 if `unit_diagonal`; T.T @ X = b if `transpose_a`. The other triangle is not read.
 
         >>> Tensor([[2.0, 0.0], [1.0, 1.0]]).triangular_solve(Tensor([[2.0], [3.0]])).tolist()
         [[1.0], [2.0]]
         """
 
         def how(t: UOp, y: UOp) -> UOp:
-            return matrices.triangular(t, y, bool(upper), bool(unitriangular))
+            if transpose_a:
+                return matrices.triangular(matrices.turned(t), y, not upper, bool(unit_diagonal))
+            return matrices.triangular(t, y, bool(upper), bool(unit_diagonal))
 
         return self._solved("triangular_solve", b, how)
 
