@@ -286,7 +286,7 @@ def per_axis(name: str, what: str, x: Any, axes: int, least: int) -> tuple[int, 
         raise ArgumentError(
             f"{name}: {what} is an integer of at least {least}, or {axes} of them, not {shown(x)}."
         )
-    return values
+    return tuple(map(int, values))
 
 
 def padding_of(
@@ -308,6 +308,7 @@ def padding_of(
             f"{name}: padding is an integer, {axes} or {2 * axes} of them, or {axes} pairs,"
             f" not {shown(padding)}."
         )
+    values = [int(v) for v in values]
     if len(values) == 2 * axes and axes:
         return [(values[i], values[i + 1]) for i in range(0, 2 * axes, 2)][::-1]
     return [(p, p) for p in (values * axes if len(values) == 1 else values)]

@@ -209,7 +209,7 @@ def _pads(name: str, padding: Any, ndim: int) -> list[tuple[int, int]]:
             f"{name}: padding is a pair of integers for each of at most {ndim} axes,"
             f" not {shown(padding)}."
         )
-    pairs = [(entries[i], entries[i + 1]) for i in range(0, len(entries), 2)]
+    pairs = [(int(entries[i]), int(entries[i + 1])) for i in range(0, len(entries), 2)]
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
 
