@@ -188,7 +188,10 @@ class Capture:
     def check_kept(self, number: Number) -> None:
         """Refuse a number that stands for no value any more."""
         if not self.open and not number.fixed:
-            raise CaptureError(f"a number argument was kept after the {self.what} had ended.")
+            raise CaptureError(
+                f"a number argument was kept after the {self.what} had ended;"
+                f" keep {type(number.value).__name__}(…) of it, which is captured for its value."
+            )
 
     def variable(self, number: Number, dtype: DType) -> UOp:
         """The node of `dtype` that stands for `number`."""
