@@ -100,11 +100,7 @@ def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
 
 
 def _number(x: Any) -> bool | int | float:
-    for kind in (
-        bool,
-        int,
-        float,
-    ):  # the plain number in an IntEnum or numpy.float64
+    for kind in (bool, int, float):  # the plain number in an IntEnum or numpy.float64
         if isinstance(x, kind):
             return kind(x)
     if isinstance(x, (list, tuple)):
