@@ -213,9 +213,8 @@ class Compiled:
         if self._places is None or self._places:
             first = structure[0] if structure else None
             around = self._around(first.it if isinstance(first, Same) else self.receiver)
-        return Signature(
-            structure, shown, alike(tensors), training, _no_grad.get(), current(), around
-        )
+        ways = alike(tensors) if len(tensors) > 1 else ()
+        return Signature(structure, shown, ways, training, _no_grad.get(), current(), around)
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
         if self._places is None:
@@ -228,9 +227,11 @@ class Compiled:
         for captured in self._captures.get(signature, ()):
             if captured.conditions and not fulfilled(captured.conditions, numbers):
                 continue
-            if captured.met and captured.both != met_again(captured.met, tensors):
-                continue
-            return captured
+            met = captured.met
+            if not met or (not captured.both and met.keys().isdisjoint(map(id, tensors))):
+                return captured
+            if captured.both == met_again(met, tensors):
+                return captured
         return None
 
     def _capture(
@@ -299,7 +300,7 @@ class Compiled:
 def alike(tensors: Sequence[Tensor]) -> tuple[tuple[int, int], ...]:
     """The first of the same object and the first on the same node, for each of the tensors; empty
     if no two stand on one node."""
-    if len(tensors) < 2 or len({t.uop for t in tensors}) == len(tensors):
+    if len({t.uop for t in tensors}) == len(tensors):
         return ()
     objects: dict[int, int] = {}
     nodes: dict[UOp, int] = {}
