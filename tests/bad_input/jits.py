@@ -293,6 +293,24 @@ doubled(Tensor([1.0, 1.0]))
         " make; a function only computes. Return the new value and assign it outside.",
     ),
     Mistake(
+        "a number argument used after the function",
+        """\
+kept = []
+
+@jit
+def scaled(x, n):
+    kept.append(n)
+    return x * n
+
+scaled(Tensor([1.0]), 2)
+Tensor([1.0]) * kept[0]
+""",
+        CaptureError,
+        "a number argument was kept after the jit of scaled had ended; keep int(…) of it, which is"
+        " captured for its value.",
+        "kept[0] = int(kept[0])",
+    ),
+    Mistake(
         "a function that returns nothing",
         """\
 import polygrad

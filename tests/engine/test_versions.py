@@ -98,14 +98,15 @@ class Program:
             del self.pairs[self.random.randrange(2, len(self.pairs))]
 
     def replay(self) -> None:
-        """A compiled function writes the first two tensors."""
+        """A compiled function writes the first two tensors, and one of them may be its argument."""
         x, value = self.pairs[self.pick()]
         n = self.random.randrange(-5, 5)
         result = self.function(x, n)
         state = self.pairs[0][1] * np.int32(3) + value
         other = self.pairs[1][1] - state * np.int32(n)
         self.pairs[0], self.pairs[1] = (self.state, state), (self.other, other)
-        self.pairs.append((result, state + value))
+        after = {id(self.state): state, id(self.other): other}.get(id(x), value)
+        self.pairs.append((result, state + after))
 
     def run(self, steps: int) -> None:
         with np.errstate(over="ignore"):

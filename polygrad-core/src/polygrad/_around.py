@@ -65,6 +65,8 @@ class Place(NamedTuple):
         """What is there, to be compared."""
         found = self.find(receiver)
         kind = type(found)
+        if kind is float and (not found or found != found):
+            return (kind, repr(found))  # 0.0 and -0.0 are equal, and a NaN equals nothing
         return (kind, found) if kind in _SCALARS else Same(found)
 
 

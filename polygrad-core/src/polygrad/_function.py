@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ._jit import Compiled, Trace, settled
+from ._jit import Compiled
 from ._nested import filled
+from ._trace import Trace, settled
 from ._traced import Filling, Traced
 from .engine.capture import active
 from .engine.owner import world
@@ -118,7 +119,7 @@ class Wrapped(Compiled):
         numbers: list[Any] = []
         signature = self._signature(args, kwargs, tensors, numbers)
         self._calls += 1
-        body = self._find(signature, numbers) if self.precompile else None
+        body = self._find(signature, tensors, numbers) if self.precompile else None
         if body is None:
             body = self._traced(receiver, args, kwargs, tensors, numbers)
             with self._lock:  # not while tracing: two functions may call each other on two threads
@@ -135,9 +136,9 @@ class Wrapped(Compiled):
         tensors: Sequence[Tensor],
         numbers: Sequence[Any],
     ) -> _Body:
-        def make() -> Trace:
+        def make(**how: Any) -> Trace:
             now = not self.precompile
-            return Trace(self.title, args, kwargs, tensors, numbers, pure=True, fixed=now)
+            return Trace(self.title, args, kwargs, tensors, numbers, pure=True, fixed=now, **how)
 
         if self.precompile and active.get() is None:
             trace = settled(make, self.function)
@@ -149,6 +150,8 @@ class Wrapped(Compiled):
 
 class _Body:
     """The graph of one run, and what it takes from a call."""
+
+    met: Mapping[int, Tensor] = {}  # it writes nothing, so it is all one what else is an argument
 
     def __init__(self, owner: Wrapped, trace: Trace, state: Any) -> None:
         self.owner, self.outputs = owner, trace.outputs

@@ -4,17 +4,19 @@ The first call runs the function once with symbols in place of its tensors and n
 the graph that comes out: there is no warm-up. Later calls give the same graph other inputs. What a
 call may change:
 
-* tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs;
+* tensors in arguments (in lists, tuples, dicts and dataclasses too): inputs. Which of them are one,
+  and which the function meets as tensors from outside too, belongs to the capture;
 * the values of variables that their shapes depend on, and of variables among the arguments;
 * Python ints and floats: variables of the graph where they meet a tensor or say a place; where
-  Python itself uses the value (a condition, a shape), another value is captured anew, so that
-  nothing is ever stale; so are the names around the function that its code reads (_around.py);
+  Python itself uses the value (a condition, a shape, a key), another value is captured anew, so
+  that nothing is ever stale; so are the names around the function that its code reads (_around.py);
 * tensors from outside that the function assigns to (weights, counters): state, written in place;
 * tensors from outside that it only reads: their value at the time of the call.
 
 Results have gradients (_slopes.py). `jit` has one set of shapes, dtypes and devices; `compile`
 captures again for each. What the function does besides (printing, appending to a list) happens
-while capturing only: once, or twice where it meets tensors from outside that were not computed yet.
+while capturing only: once, or again where it meets tensors from outside that were not computed yet
+or are arguments, or where a TypeError says that Python insists on plain numbers.
 """
 
 from __future__ import annotations
@@ -22,31 +24,30 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from . import settings
 from ._around import Place, Same, places, receiver_of
-from ._nested import filled, flatten, names_of, rebuilt, sizes_in, taken, tensors_of
+from ._nested import filled, flatten, names_of, sizes_in, sizes_of, tensors_of
 from ._slopes import Slopes, slopes_of
-from .arguments import call_back
+from ._trace import Trace, settled
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
-from .engine.capture import Capture, Condition, active, as_scalar, evaluator, fulfilled, plain
+from .engine.capture import active, fulfilled
+from .engine.number import as_scalar, evaluator
 from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
-from .engine.run import copy_of
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current, owned_by, use
 from .errors import ArgumentError, CaptureWarning, public, shown, user_level
 from .tensor import Tensor
 from .tensor.base import _no_grad, one_owner, replayed
-from .tensor.base import leaf as tensor_of_leaf
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
-from .uop.sizes import opened, rebound, unbound, values_in, variables_in
+from .uop.sizes import opened, rebound, values_in
 
 CAPACITY = 32  # captures kept per function; the least recently used goes first
 
@@ -80,6 +81,7 @@ class Signature(NamedTuple):
 
     structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
     tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
+    alike: tuple[tuple[int, int], ...]  # which of them are one (`alike`)
     training: bool
     no_grad: bool
     runtime: Runtime
@@ -130,7 +132,7 @@ class Compiled:
         numbers: list[int | float] = []
         signature = self._signature(args, kwargs, tensors, numbers)
         self._calls += 1
-        captured = self._find(signature, numbers)
+        captured = self._find(signature, tensors, numbers)
         if captured is None:
             if settings.get("POLY_CHECK"):  # what is captured has no calls left to check
                 return self.function(*args, **kwargs)
@@ -157,7 +159,7 @@ class Compiled:
         tensors: list[Tensor] = []
         numbers: list[int | float] = []
         signature = self._signature(args, kwargs, tensors, numbers)
-        if self._find(signature, numbers) is None:
+        if self._find(signature, tensors, numbers) is None:
             self._capture(signature, args, kwargs, tensors, numbers)
 
     def stats(self) -> dict[str, int]:
@@ -211,16 +213,24 @@ class Compiled:
         if self._places is None or self._places:
             first = structure[0] if structure else None
             around = self._around(first.it if isinstance(first, Same) else self.receiver)
-        return Signature(structure, shown, training, _no_grad.get(), current(), around)
+        ways = alike(tensors) if len(tensors) > 1 else ()
+        return Signature(structure, shown, ways, training, _no_grad.get(), current(), around)
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
         if self._places is None:
             self._places = places(self.function, receiver)
         return tuple([p.value(receiver) for p in self._places])
 
-    def _find(self, signature: Signature, numbers: Sequence[int | float]) -> Any:
+    def _find(
+        self, signature: Signature, tensors: Sequence[Tensor], numbers: Sequence[int | float]
+    ) -> Any:
         for captured in self._captures.get(signature, ()):
-            if not captured.conditions or fulfilled(captured.conditions, numbers):
+            if captured.conditions and not fulfilled(captured.conditions, numbers):
+                continue
+            met = captured.met
+            if not met or (not captured.both and met.keys().isdisjoint(map(id, tensors))):
+                return captured
+            if captured.both == met_again(met, tensors):
                 return captured
         return None
 
@@ -233,13 +243,13 @@ class Compiled:
         numbers: Sequence[int | float],
     ) -> Any:
         with self._lock:
-            found = self._find(signature, numbers)  # another thread may have been faster
+            found = self._find(signature, tensors, numbers)  # another thread may have been faster
             if found is not None:
                 return found
             if self.one_signature:
                 self._refuse_others(signature, args, kwargs)
             make = partial(Trace, self.title, args, kwargs, tensors, numbers)
-            captured = settled(make, self.function).compile()
+            captured = _compiled(settled(make, self.function))
             self._captured += 1
             self._keep(signature, captured)
             return captured
@@ -287,6 +297,23 @@ class Compiled:
                     )
 
 
+def alike(tensors: Sequence[Tensor]) -> tuple[tuple[int, int], ...]:
+    """The first of the same object and the first on the same node, for each of the tensors; empty
+    if no two stand on one node."""
+    if len({t.uop for t in tensors}) == len(tensors):
+        return ()
+    objects: dict[int, int] = {}
+    nodes: dict[UOp, int] = {}
+    return tuple(
+        [(objects.setdefault(id(t), i), nodes.setdefault(t.uop, i)) for i, t in enumerate(tensors)]
+    )
+
+
+def met_again(met: Mapping[int, Tensor], tensors: Sequence[Tensor]) -> Sequence[tuple[int, int]]:
+    """Those of `tensors` that are in `met`, by place."""
+    return [(i, id(t)) for i, t in enumerate(tensors) if id(t) in met]
+
+
 def _shown(spec: tuple[DType, tuple[int, ...], str, Any]) -> str:
     dtype, shape, device, _ = spec
     return f"{dtype.name} {shape} on {device!r}"
@@ -301,18 +328,20 @@ class _Captured:
     def __init__(
         self,
         recorded: Recorded,
-        capture: Capture,
-        conditions: Sequence[Condition],
-        outputs: Any,
+        trace: Trace,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
-        assigned: Sequence[int],
-        sizes: Sequence[UOp],
         slopes: Slopes | None,
     ) -> None:
+        capture, outputs, assigned = trace.capture, trace.outputs, trace.assigned
         self.slopes, self.before = slopes, tuple(capture.before_calls)
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
-        self.sizes = tuple(sizes)  # variables that the arguments' shapes depend on
-        self.conditions = conditions
+        self.sizes = tuple(trace.sizes)  # variables that the arguments' shapes depend on
+        self.conditions = capture.conditions(trace.numbers)
+        # A tensor from outside may be given as an argument as well: then they are one.
+        self.met = {i: o.tensor for i, o in capture.outside.items()}
+        self.both = met_again(self.met, trace.tensors)
+        every = trace.inputs == [*range(len(trace.tensors))]
+        self.inputs = None if every else trace.inputs  # numbers of the tensors that it takes
         self.values = [(evaluator(a.expression), a.dtype) for a in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
         self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
@@ -325,7 +354,8 @@ class _Captured:
             prepare()
         runtime = self.recorded.runtime
         specs = self.specs
-        inputs = [_leaf_of(t) for t in tensors]
+        given = tensors if self.inputs is None else [tensors[i] for i in self.inputs]
+        inputs = [_leaf_of(t) for t in given]
         values: Any = ()
         bound: dict[UOp, int] = {}
         if self.values:
@@ -333,7 +363,7 @@ class _Captured:
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
         if self.sizes:
-            bound = values_in(_sizes_of(tensors, signature.structure))
+            bound = values_in(sizes_of(tensors, signature.structure))
             values = [*values, *[bound[v] for v in self.sizes]]
             specs = tuple([(d, tuple([rebound(n, bound) for n in s]), p) for d, s, p in specs])
         buffers = self.recorded.with_leaves(inputs, values)
@@ -348,13 +378,6 @@ class _Captured:
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
         return filled(self.outputs, made, numbers)
-
-
-def _sizes_of(tensors: Sequence[Tensor], structure: Any) -> Iterator[int]:
-    """The sizes of a call: those in the shapes of its tensors, and those among its arguments."""
-    for t in tensors:
-        yield from t.uop.shape
-    yield from sizes_in(structure)
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
@@ -374,111 +397,19 @@ def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...],
     return replayed(node, device, runtime.owner)
 
 
-def settled(make: Callable[[], Trace], function: Callable[..., Any]) -> Trace:
-    """A run of the function over symbols; a second one if it met tensors without memory."""
-    for _ in range(2):
-        trace = make()
-        trace.run(function)
-        if not _settle(trace):
-            break
-    return trace
-
-
-def _settle(trace: Trace) -> bool:
-    """Give memory to the tensors from outside. True if some changed, so that the trace is of no
-    use.
-
-    A tensor that is lazily zero, say, was folded away; its later values would never be read.
-    """
-    capture = trace.capture
-    outside = [o.tensor for o in capture.outside.values() if not capture.symbolic([o.node])]
-    before = [t.uop for t in outside]
-    realize(outside)
-    for tensor in outside:
-        if tensor.uop in trace.updates and tensor.uop.op is not Ops.BUFFER:
-            # What is assigned to is state: it stands on memory, not on the graph of its gradient.
-            tensor._replace(realize_nodes([tensor.uop])[0])
-    seen: set[UOp] = set()
-    for tensor in outside:
-        if tensor.uop.op is Ops.BUFFER and tensor.uop in seen:
-            _part(tensor, capture.runtime)
-        seen.add(tensor.uop)
-    return any(t.uop is not u for t, u in zip(outside, before, strict=True))
-
-
-def _part(tensor: Tensor, runtime: Runtime) -> None:
-    """Two tensors share one leaf, and one may be assigned to: give this one memory of its own."""
-    old = tensor.uop
-    new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
-    with runtime.lock:
-        runtime.bind(new, copy_of(runtime.buffer_of(old)))
-    tensor._replace(new)
-
-
-class Trace:
-    """One run of the function over symbols."""
-
-    def __init__(
-        self,
-        what: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        tensors: Sequence[Tensor],
-        numbers: Sequence[Any],
-        *,
-        pure: bool = False,
-        fixed: bool = False,
-    ) -> None:
-        self.capture = capture = Capture(current(), what, pure)
-        self.numbers = numbers
-        # A graph that is put into another one has the sizes of that; a compiled one has any.
-        opening = tuple if pure else opened
-        self.leaves = [capture.placeholder(t.dtype, opening(t.shape), t.device) for t in tensors]
-        structure = tuple([flatten(a, [], []) for a in (*args, *kwargs.values())])
-        self.sizes = [] if pure else variables_in(_sizes_of(tensors, structure))
-        self.symbols = [
-            tensor_of_leaf(u, u.arg[2], t._requires_grad)
-            for u, t in zip(self.leaves, tensors, strict=True)
-        ]
-        capture.made.update(map(id, self.symbols))
-        given = iter(self.symbols)
-        symbols = [capture.number(i, plain(v)) for i, v in enumerate(numbers)]
-        values: Iterator[Any] = iter(numbers if fixed else symbols)
-        size = (lambda n: n) if pure else unbound
-        self.args = [rebuilt(a, given, values, size) for a in args]
-        self.kwargs = {k: rebuilt(kwargs[k], given, values, size) for k in sorted(kwargs)}
-
-    def run(self, function: Callable[..., Any]) -> None:
-        """Fill `roots`, `outputs`, `assigned`, `updates`; put every tensor from outside back."""
-        capture = self.capture
-        roots: dict[UOp, int] = {}
-        try:
-            with capture.runtime.capture(capture), settings.Context():  # settings are put back
-                returned = call_back(capture.what, function, *self.args, **self.kwargs)
-                self.outputs = taken(returned, roots)
-            ends = [(o, o.tensor.uop) for o in capture.outside.values()]
-        finally:
-            capture.restore()
-        self.assigned = [i for i, s in enumerate(self.symbols) if s.uop is not self.leaves[i]]
-        self.roots = [*roots, *[self.symbols[i].uop for i in self.assigned]]
-        self.updates = {o.node: end for o, end in ends if end is not o.node}
-
-    def compile(self) -> _Captured:
-        capture, updates = self.capture, self.updates
-        holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
-        variables = [v for v, _ in capture.numbers.values()]
-        recorded = make_plan(
-            self.roots,
-            self.leaves,
-            [*variables, *(capture.draw_nodes or ()), *self.sizes],
-            updates,
-            holders,
-        )
-        outside = [o for o in capture.outside.values() if not capture.symbolic([o.node])]
-        slopes = slopes_of(self, outside)
-        default = next((f.device for f in recorded.routine.fresh), "")
-        specs = [(r.dtype, r.shape, r.device or default) for r in self.roots]
-        given = capture.conditions(self.numbers)
-        return _Captured(
-            recorded, capture, given, self.outputs, specs, self.assigned, self.sizes, slopes
-        )
+def _compiled(trace: Trace) -> _Captured:
+    capture, updates = trace.capture, trace.updates
+    holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
+    variables = [v for v, _ in capture.numbers.values()]
+    recorded = make_plan(
+        trace.roots,
+        [trace.leaves[i] for i in trace.inputs],
+        [*variables, *(capture.draw_nodes or ()), *trace.sizes],
+        updates,
+        holders,
+    )
+    outside = [o for o in capture.outside.values() if not capture.symbolic([o.node])]
+    slopes = slopes_of(trace, outside)
+    default = next((f.device for f in recorded.routine.fresh), "")
+    specs = [(r.dtype, r.shape, r.device or default) for r in trace.roots]
+    return _Captured(recorded, trace, specs, slopes)

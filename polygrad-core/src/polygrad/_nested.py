@@ -11,7 +11,8 @@ from typing import Any
 
 from ._around import Same
 from .dtype import DType
-from .engine.capture import Number, active, evaluator
+from .engine.capture import active
+from .engine.number import Number, evaluator
 from .errors import ArgumentError
 from .tensor import Tensor
 from .uop.ops import UOp
@@ -47,6 +48,13 @@ def sizes_in(structure: Any) -> Iterator[Size]:
             yield from sizes_in(part)
 
 
+def sizes_of(tensors: Sequence[Tensor], structure: Any) -> Iterator[int]:
+    """The sizes of a call: those in the shapes of its tensors, and those among its arguments."""
+    for t in tensors:
+        yield from t.uop.shape
+    yield from sizes_in(structure)
+
+
 def parts_of(x: Any) -> Mapping[Any, Any] | None:
     """The named parts of a container that arguments are looked for in, None for anything else."""
     kind = type(x)
@@ -71,7 +79,7 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
         return (kind, x)
     if isinstance(x, Size):
         return _Bounded(x)
-    if kind is Number:  # of a capture around this one
+    if issubclass(kind, Number):  # of a capture around this one
         numbers.append(x)
         return type(x.value)
     parts = parts_of(x)
@@ -104,7 +112,7 @@ def rebuilt(
     kind = type(x)
     if isinstance(x, Tensor):
         return next(tensors)
-    if kind is float or kind is int or kind is Number:
+    if kind is float or kind is int or issubclass(kind, Number):
         return next(numbers)
     if isinstance(x, STATIC):
         return x

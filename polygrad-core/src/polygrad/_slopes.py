@@ -28,7 +28,7 @@ from .uop.ops import Ops, UOp, toposort
 from .uop.sizes import with_values
 
 if TYPE_CHECKING:
-    from ._jit import Trace
+    from ._trace import Trace
 
 
 class Slopes:
@@ -87,9 +87,9 @@ def _scalars(runtime: Runtime, drawn: Any) -> Any:
 
 def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
     """What is to be kept of a trace for gradients; None where no result has one."""
-    given = dict(zip(trace.leaves, trace.symbols, strict=True))
     met = {o.node: o for o in outside}
-    asking = [u for u, t in given.items() if t._requires_grad]
+    given = zip(trace.leaves, trace.symbols, strict=True)
+    asking = [u for u, t in given if t._requires_grad]
     asking += [u for u, o in met.items() if o.tensor._requires_grad]
     if not asking:
         return None
@@ -98,7 +98,7 @@ def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
     results = [i for i, root in enumerate(plain) if _differentiable(root, asking, written, met)]
     roots = [plain[i] for i in results]
     used = set(toposort(roots, lambda n: n not in met))
-    inputs = [i for i, leaf in enumerate(given) if leaf in used]
+    inputs = [i for i in trace.inputs if trace.leaves[i] in used]
     some = [o for u, o in met.items() if u in used]
     symbols = {o.node: stand_in(o) for o in some}
     leaves = [*[trace.leaves[i] for i in inputs], *symbols.values()]

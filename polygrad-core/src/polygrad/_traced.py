@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .engine.capture import Asked, Capture, Number, Outside, as_scalar, evaluator
+from .engine.capture import Asked, Capture, Outside
+from .engine.number import Number, as_scalar, evaluator
 from .engine.runtime import Runtime
 from .gradient import flows
 from .uop.ops import UOp
@@ -75,14 +76,16 @@ class Traced:
         for root, seed in zip(roots, seeds, strict=True):  # one node may be several results
             old = total.get(root)
             total[root] = seed if old is None else old + seed
-        return _Slope(seeds, flows(total, self.leaves))
+        parts = flows(total, self.leaves)
+        again = [leaf in self.leaves[:i] for i, leaf in enumerate(self.leaves)]
+        return _Slope(seeds, [None if a else p for a, p in zip(again, parts, strict=True)])
 
 
 class _Slope(NamedTuple):
     """A gradient over symbols: of what flows in, and of what the graph is over."""
 
     seeds: list[UOp]
-    parts: list[UOp | None]  # for each leaf
+    parts: list[UOp | None]  # for each leaf, once for one that stands there twice
 
 
 def _constant(value: Any, asked: Asked) -> UOp:

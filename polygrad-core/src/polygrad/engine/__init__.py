@@ -9,7 +9,7 @@ from .._lazy import lazily
 # public name -> module; an empty one where the name is the module itself
 _NAMES = {
     "Capture": "capture",
-    "Number": "capture",
+    "Number": "number",
     "Recorded": "record",
     "Runtime": "runtime",
     "current": "runtime",
@@ -24,7 +24,7 @@ __all__ = sorted(_NAMES)
 if TYPE_CHECKING:
     from . import runtime as runtime
     from .capture import Capture as Capture
-    from .capture import Number as Number
+    from .number import Number as Number
     from .record import Recorded as Recorded
     from .record import make_plan as make_plan
     from .run import realize as realize

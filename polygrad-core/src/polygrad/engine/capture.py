@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dtype import DType, canonical, dtypes, misfit
-from ..errors import ArgumentError, CaptureError
+from ..dtype import DType, dtypes
+from ..errors import CaptureError
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.provenance import here
+from .number import Number, evaluator, pinned
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -50,6 +51,13 @@ class Condition(NamedTuple):
     value: Callable[[Sequence[Any]], Any]
     least: Any
     most: Any
+
+
+def _equal(get: Callable[[Sequence[Any]], Any], value: Any) -> Condition:
+    if value and value == value:
+        return Condition(get, value, value)
+    name = repr(value)  # 0.0 and -0.0 are equal, and a NaN equals nothing
+    return Condition(lambda numbers: repr(get(numbers)), name, name)
 
 
 def fulfilled(conditions: Sequence[Condition], numbers: Sequence[Any]) -> bool:
@@ -175,12 +183,19 @@ class Capture:
 
     def number(self, index: int, value: int | float) -> Number:
         """Number argument `index` of the captured function."""
-        return Number(self, ("argument", index), value)
+        return Number.given(self, index, value)
+
+    def check_kept(self, number: Number) -> None:
+        """Refuse a number that stands for no value any more."""
+        if not self.open and not number.fixed:
+            raise CaptureError(
+                f"a number argument was kept after the {self.what} had ended;"
+                f" keep {type(number.value).__name__}(…) of it, which is captured for its value."
+            )
 
     def variable(self, number: Number, dtype: DType) -> UOp:
         """The node of `dtype` that stands for `number`."""
-        if not self.open:
-            raise CaptureError(f"a number argument was kept after the {self.what} had ended.")
+        self.check_kept(number)
         key = Asked(number.expression, dtype)
         if key not in self.numbers:
             self._put(key, *scalar_variable(f"number{len(self.numbers)}", dtype))
@@ -201,10 +216,8 @@ class Capture:
 
     def conditions(self, numbers: Sequence[Any]) -> list[Condition]:
         """What the number arguments of a call must fulfil to share this capture."""
-        found = []
-        for i in sorted(self.pinned):
-            value = numbers[i].pin() if isinstance(numbers[i], Number) else numbers[i]
-            found.append(Condition(operator.itemgetter(i), value, value))
+        some = sorted(self.pinned)
+        found = [_equal(operator.itemgetter(i), pinned(numbers[i])) for i in some]
         places = [a for a in self.numbers if a.most is not None]
         return found + [Condition(evaluator(a.expression), 0, a.most) for a in places]
 
@@ -227,194 +240,3 @@ class Capture:
 def _serial() -> int:
     """The newest leaf number: every leaf made from now on has a higher one."""
     return int(UOp.buffer(dtypes.uint8, (0,), "").arg[0])
-
-
-# ---- numbers
-
-
-def plain(number: Any) -> Any:
-    """The value of this call."""
-    return number.value if isinstance(number, Number) else number
-
-
-def _arguments(expression: Any) -> set[int]:
-    kind = expression[0]
-    if kind == "argument":
-        return {expression[1]}
-    return set().union(*(_arguments(e) for e in expression[1:])) if kind != "constant" else set()
-
-
-def _terms(expression: Any) -> dict[Any, int]:
-    """An integer expression as a sum: factor by term, that of None being the constant."""
-    kind = expression[0]
-    if kind == "constant":
-        return {None: expression[1]}
-    if kind == "neg":
-        return _scaled(_terms(expression[1]), -1)
-    if kind in ("+", "-"):
-        total = dict(_terms(expression[1]))
-        for term, factor in _scaled(_terms(expression[2]), 1 if kind == "+" else -1).items():
-            total[term] = total.get(term, 0) + factor
-        return total
-    if kind == "*":
-        for one, other in (expression[1:], expression[:0:-1]):
-            if one[0] == "constant":
-                return _scaled(_terms(other), one[1])
-    return {expression: 1}
-
-
-def _scaled(terms: dict[Any, int], by: int) -> dict[Any, int]:
-    return {term: factor * by for term, factor in terms.items()}
-
-
-def distance(start: Any, stop: Any) -> int | None:
-    """stop - start, if it is the same for all values of the number arguments."""
-    sides = [s.expression if isinstance(s, Number) else ("constant", s) for s in (stop, start)]
-    terms = _terms(("-", *sides))
-    constant = terms.pop(None, 0)
-    return None if any(terms.values()) else constant
-
-
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
-_UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "abs": abs, "pos": operator.pos}
-
-
-def evaluator(expression: Any) -> Callable[[Sequence[Any]], Any]:
-    """A function from the number arguments of a call to the value of `expression`."""
-    kind = expression[0]
-    if kind == "argument":
-        return operator.itemgetter(expression[1])
-    if kind == "constant":
-        value = expression[1]
-        return lambda arguments: value
-    parts = [evaluator(e) for e in expression[1:]]
-    if kind in _UNARY:
-        one, inner = _UNARY[kind], parts[0]
-        return lambda arguments: one(inner(arguments))
-    two, left, right = _BINARY[kind], *parts
-    return lambda arguments: two(left(arguments), right(arguments))
-
-
-def as_scalar(value: int | float, dtype: DType) -> int | float:
-    """`value` as a variable of `dtype` carries it. Raises ArgumentError where it does not fit."""
-    if why := misfit(dtype, value):
-        raise ArgumentError(f"{why}.")
-    return canonical(dtype, value)
-
-
-class Number:
-    """A Python number that a captured function was given.
-
-    Arithmetic with numbers stays a number, computed anew by Python at each call; meeting a tensor
-    it becomes a variable of the graph. Anything else that needs its value (a comparison, `int`, an
-    index, `math.sqrt`) gets the value of this call and pins it: another value is then captured
-    anew.
-    """
-
-    __slots__ = ("capture", "expression", "value")
-    __hash__ = None  # type: ignore[assignment]  # as a key it would freeze the value unseen
-
-    def __init__(self, capture: Capture, expression: Any, value: int | float) -> None:
-        self.capture, self.expression, self.value = capture, expression, value
-
-    def node(self, dtype: DType) -> UOp:
-        """The scalar node of `dtype` for this number. Raises ArgumentError if it does not fit."""
-        as_scalar(self.value, dtype)
-        return self.capture.variable(self, dtype)
-
-    def place(self, n: int) -> UOp | None:
-        """The node of this index of an axis of `n`, from its end if negative; None if outside."""
-        if type(self.value) is not int or not -n <= self.value < n:
-            return None
-        from_start = self._binary("+", self, n) if self.value < 0 else self
-        return self.capture.position(from_start, n - 1)
-
-    def start(self, most: int) -> UOp:
-        """The node of the start of a slice, between 0 and `most`."""
-        return self.capture.position(self, most)
-
-    def pin(self) -> int | float:
-        """The value of this call, for Python itself."""
-        self.capture.pinned |= _arguments(self.expression)
-        return self.value
-
-    def _binary(self, sign: str, left: Any, right: Any) -> Any:
-        values, expressions = [], []
-        for side in (left, right):
-            if isinstance(side, Number):
-                values.append(side.value)
-                expressions.append(side.expression)
-            elif isinstance(side, (int, float)):
-                values.append(side)
-                expressions.append(("constant", side))
-            else:
-                return NotImplemented
-        value = _BINARY[sign](*values)
-        number = Number(self.capture, (sign, *expressions), value)
-        # The kind of an integer power depends on the sign of the exponent.
-        return number.pin() if sign == "**" and isinstance(values[1], int) else number
-
-    def __neg__(self) -> Number:
-        return Number(self.capture, ("neg", self.expression), -self.value)
-
-    def __pos__(self) -> Number:
-        return self
-
-    def __abs__(self) -> Number:
-        return Number(self.capture, ("abs", self.expression), abs(self.value))
-
-    def __float__(self) -> float:
-        return float(self.pin())
-
-    def __int__(self) -> int:
-        return int(self.pin())
-
-    def __index__(self) -> int:
-        return operator.index(self.pin())  # type: ignore[arg-type]
-
-    def __bool__(self) -> bool:
-        return bool(self.pin())
-
-    def __repr__(self) -> str:
-        return repr(self.pin())
-
-    def __format__(self, spec: str) -> str:
-        return format(self.pin(), spec)
-
-
-def _install() -> None:
-    """The operators of Number, from the tables."""
-
-    def binary(sign: str) -> tuple[Any, Any]:
-        return (
-            lambda self, other: self._binary(sign, self, other),
-            lambda self, other: self._binary(sign, other, self),
-        )
-
-    names = dict(
-        zip(_BINARY, ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"), strict=True)
-    )
-    for sign, name in names.items():
-        forward, backward = binary(sign)
-        setattr(Number, f"__{name}__", forward)
-        setattr(Number, f"__r{name}__", backward)
-    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
-        compare = getattr(operator, name)
-
-        def method(self: Number, other: Any, compare: Any = compare) -> Any:
-            if not isinstance(other, (int, float, Number)):
-                return NotImplemented  # a tensor compares by itself
-            return compare(self.pin(), other.pin() if isinstance(other, Number) else other)
-
-        setattr(Number, f"__{name}__", method)
-
-
-_install()

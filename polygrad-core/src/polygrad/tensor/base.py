@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 from ..arguments import converts
 from ..dtype import DType, dtypes, misfit, promote, promote_scalar, to_dtype
-from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
+from ..engine.number import Number as Symbol
 from ..engine.owner import explicit, mixed
 from ..errors import ArgumentError, DTypeError, ShapeError, called, public, shown
 from ..uop import provenance
@@ -284,6 +284,11 @@ def leaf(uop: UOp, device: str | None, requires_grad: bool | None = None) -> Ten
     if capture is not None:
         capture.used((), out)
     return out
+
+
+def is_leaf(t: Base) -> bool:
+    """Whether a gradient that reaches its node is this tensor's."""
+    return _leaves.get(id(t.uop)) is t
 
 
 def replayed(uop: UOp, device: str, owner: Runtime | None) -> Tensor:

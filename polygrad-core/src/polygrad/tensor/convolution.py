@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import promote
 from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import Ops, Shape, UOp
-from .base import Base, Integer, result
+from .base import Base, Integer, extent, result
 from .linalg import product_dtypes
 from .scans import Scans
 
@@ -286,7 +286,7 @@ def per_axis(name: str, what: str, x: Any, axes: int, least: int) -> tuple[int, 
         raise ArgumentError(
             f"{name}: {what} is an integer of at least {least}, or {axes} of them, not {shown(x)}."
         )
-    return values
+    return tuple([extent(name, what, v) for v in values])
 
 
 def padding_of(
@@ -308,6 +308,7 @@ def padding_of(
             f"{name}: padding is an integer, {axes} or {2 * axes} of them, or {axes} pairs,"
             f" not {shown(padding)}."
         )
+    values = [extent(name, "padding", v) for v in values]
     if len(values) == 2 * axes and axes:
         return [(values[i], values[i + 1]) for i in range(0, 2 * axes, 2)][::-1]
     return [(p, p) for p in (values * axes if len(values) == 1 else values)]

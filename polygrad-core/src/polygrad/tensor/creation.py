@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, misfit, to_dtype
-from ..engine.capture import Number as Symbol
-from ..engine.capture import plain
+from ..engine.number import Number as Symbol
+from ..engine.number import plain
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
 from ..uop.sizes import Size, larger

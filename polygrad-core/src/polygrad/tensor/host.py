@@ -24,7 +24,6 @@ from ..dtype import (
     unpack,
     word_format,
 )
-from ..engine.capture import Number as Symbol
 from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Shape, size
 
@@ -93,9 +92,6 @@ def _ragged(items: Sequence[Any], i: int, n: int, depth: int) -> str:
 
 def _from_flat(flat: list[Any], shape: Shape, dtype: DType | None) -> Host:
     kinds = set(map(type, flat))
-    if Symbol in kinds:  # data of this call: other numbers are captured anew
-        flat = [x.pin() if type(x) is Symbol else x for x in flat]
-        kinds = set(map(type, flat))
     if not kinds <= {bool, int, float}:
         flat = [_number(x) for x in flat]
         kinds = set(map(type, flat))

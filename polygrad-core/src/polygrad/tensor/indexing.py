@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..arguments import converts
 from ..dtype import dtypes
-from ..engine.capture import Number as Symbol
-from ..engine.capture import distance
+from ..engine.number import Number as Symbol
+from ..engine.number import distance
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, VaryingSize, shown
 from ..schedule.moving import taken
 from ..uop.ops import Shape, UOp, size

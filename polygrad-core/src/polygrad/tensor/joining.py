@@ -14,6 +14,7 @@ from .base import (
     axis_of,
     common_dtype,
     either,
+    extent,
     integer,
     number,
     result,
@@ -209,7 +210,8 @@ def _pads(name: str, padding: Any, ndim: int) -> list[tuple[int, int]]:
             f"{name}: padding is a pair of integers for each of at most {ndim} axes,"
             f" not {shown(padding)}."
         )
-    pairs = [(entries[i], entries[i + 1]) for i in range(0, len(entries), 2)]
+    whole = [extent(name, "padding", p) for p in entries]
+    pairs = [(whole[i], whole[i + 1]) for i in range(0, len(whole), 2)]
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from .. import settings
 from ..dtype import to_dtype
-from ..engine.capture import Number as Symbol
 from ..engine.capture import active as capturing
+from ..engine.number import Number as Symbol
 from ..engine.owner import explicit, mixed
 from ..errors import public
 from ..uop.ops import UOp

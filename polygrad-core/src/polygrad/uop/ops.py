@@ -58,6 +58,7 @@ __all__ = [
 _uids = itertools.count(1)
 # Constants of a shape that were used lately: three nodes that an eager loop would make each time.
 _constants: dict[Any, UOp] = {}
+_PYTHON = frozenset({bool, int, float})
 MAX_CONSTANTS: Final = 512
 _new: Final = object.__new__
 _DOUBLE: Final = struct.Struct("<d").pack
@@ -140,6 +141,8 @@ class UOp(_Parts):
         """A constant with the shape of the tensor it will meet."""
         if not shape:
             return UOp.const(dtype, value)
+        if type(value) not in _PYTHON:  # what only stands for a number must not stay in the table
+            value = canonical(dtype, value)
         key = (dtype, value or repr(value), shape)  # 0.0 and -0.0 are equal, their names are not
         found = _constants.get(key)
         if found is None:
