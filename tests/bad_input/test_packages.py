@@ -79,7 +79,7 @@ PACKAGES = {
     "gives no descriptor": Broken(
         "plugin = 5",
         errors.PluginInvalid,
-        "acme_npu:plugin is a int, expected DevicePlugin.",
+        "acme_npu:plugin is an int, expected DevicePlugin.",
     ),
     "has another name": Broken(
         "plugin = plugin._replace(name='emca') if hasattr(plugin, '_replace') else"
