@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from polygrad import Tensor, jit
+from polygrad import Tensor, jit, nn
 from polygrad.engine import Runtime, current, use
 from polygrad.engine.counters import counters
 from polygrad.tensor.store import MOST_WAITING
@@ -271,3 +271,21 @@ def test_an_index_that_does_not_fit_changes_nothing(device: str) -> None:
             t[2] = i
         t[1] = i
     assert t.tolist() == [0.0, MOST_WAITING + 4]
+
+
+def test_statistics_that_nobody_reads_end_with_the_step(device: str) -> None:
+    """The running mean and variance of a batch norm would keep the graph of every step, and make
+    each step copy the parameters."""
+    first, norm, last = nn.Linear(3, 4), nn.BatchNorm(4), nn.Linear(4, 1)
+    optimizer = nn.optim.SGD(nn.get_parameters([first, norm, last]), lr=0.01)
+    x = Tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [0.5, 0.0, 1.0]])
+    seen = []
+    with Tensor.train():
+        for _ in range(6):
+            optimizer.zero_grad()
+            last(norm(first(x)).relu()).square().mean().backward()
+            optimizer.step()
+            seen.append((counters.saved_versions, live_nodes()))
+    saved, nodes = zip(*seen, strict=True)
+    assert saved[2] == saved[5] and nodes[2] == nodes[3] == nodes[5]
+    assert norm.running_mean.uop.op is norm.running_var.uop.op is Ops.BUFFER

@@ -30,6 +30,11 @@ class WeakTable(Generic[V]):
         found = self.items.pop(id(key), None)
         return None if found is None else found[0]
 
+    def living(self) -> list[Any]:
+        """The objects that have a value."""
+        found = [key() for _, key in list(self.items.values())]
+        return [key for key in found if key is not None]
+
     def __contains__(self, key: Any) -> bool:
         return id(key) in self.items
 

@@ -116,9 +116,13 @@ def _realize(lazy: list[Base]) -> None:
 
     released: set[int] = set()
     if any(t.uop.op is Ops.AFTER for t in lazy):
-        ending = [t for t in _take_differentiated() if not _let_go(t)]
+        taken = _take_differentiated()
+        ending = [t for t in taken if not _let_go(t)]
         released = set(map(id, ending))
         lazy += ending
+        if taken:  # a step: what the forward pass wrote (a batch's statistics) ends with it
+            known = set(map(id, lazy))
+            lazy += [t for t in _written() if id(t) not in known]
     watched = len(policies) or settings.get("LOGICAL") == "always"
     graphs = _graphs(lazy, engine.current().graphs) if watched else {}
     kept = [t for t in lazy if t._requires_grad and not is_leaf(t) and id(t) not in released]
@@ -175,7 +179,21 @@ def _let_go(t: Base) -> bool:
 
 
 MOST_WAITING: Final = 32
-_waiting: WeakTable[int] = WeakTable()  # how often a tensor was written to since it was computed
+# How often a tensor was written to since it was computed and written to.
+_waiting: WeakTable[int] = WeakTable()
+
+
+def _written() -> list[Base]:
+    """Tensors of the current runtime with writes that wait and no gradient that goes through."""
+    here = explicit.get()
+    return [
+        t
+        for t in _waiting.living()
+        if t.uop.op not in _KNOWN and t._owner is here and not t._requires_grad
+    ]
+
+
+_KNOWN: Final = frozenset({Ops.BUFFER, Ops.CONST})  # nothing is left to compute
 
 
 def before_write(t: Base, value: Any = None) -> None:
@@ -186,8 +204,11 @@ def before_write(t: Base, value: Any = None) -> None:
     `t` and `value`, nor floats that they were computed from, which a gradient could be asked for.
     Otherwise the next time to look is after twice as many. In a capture all writes wait.
     """
-    if capturing.get() is not None or t.uop.op is Ops.BUFFER:
+    if capturing.get() is not None:
         _waiting.pop(t)
+        return
+    if t.uop.op is Ops.BUFFER:
+        _waiting.set(t, 0)
         return
     count = (_waiting.get(t) or 0) + 1
     _waiting.set(t, count)
