@@ -166,6 +166,10 @@ class Variable(Size):
 
     __slots__ = ()
 
+    if TYPE_CHECKING:  # where it is an int
+
+        def __new__(cls, name: str, min: int, max: int) -> Variable: ...
+
     def __init__(self, name: str, min: int, max: int) -> None:
         if not isinstance(name, str) or not name:
             raise ArgumentError(f"Variable: a name is a text, not {shown(name)}.")
@@ -201,6 +205,10 @@ class BoundVariable(Variable):
     """A variable with a value, which each run reads anew."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __new__(cls, variable: Variable, value: int) -> BoundVariable: ...
 
     def __init__(self, variable: Variable, value: int) -> None:
         self.node = variable.bind(value).node
