@@ -81,7 +81,7 @@ def fuzz(session: nox.Session, kind: str, *options: str) -> None:
 def peers(session: nox.Session) -> None:
     """Comparisons with other tensor libraries, each pinned to one exact version."""
     install(session, *EVERY, extra=groups("test", "peers"))
-    session.run("pytest", "tests/peers", "--require-device", "-q", *session.posargs)
+    session.run("pytest", "tests/peers", "--require-device", "-q", "-n", "2", *session.posargs)
 
 
 @nox.session

@@ -83,7 +83,7 @@ ALIKE = (
 FUNCTIONS: dict[str, tuple[Function, Function]] = {
     **{name: (method(name), method(name)) for name in ALIKE.split()},
     "diff": (method("diff"), lambda x: torch.sub(x[..., 1:], x[..., :-1]) if x.ndim else x.diff()),
-    "trace": (method("trace"), lambda x: x.trace() if x.is_floating_point() else x.trace().int()),
+    "trace": (method("trace"), method("trace")),
     "square": (method("square"), lambda x: x * x),
     "acosh": (method("acosh"), method("acosh")),
     "relu6": (method("relu6"), lambda x: F.relu6(x.int() if x.dtype is torch.bool else x)),
@@ -114,7 +114,7 @@ FUNCTIONS: dict[str, tuple[Function, Function]] = {
     "softmax": (method("softmax"), lambda x: (x * 1.0).softmax(-1)),
     "log_softmax": (method("log_softmax"), lambda x: (x * 1.0).log_softmax(-1)),
     "softmin": (method("softmin"), lambda x: F.softmin(x * 1.0, -1)),
-    "sum": (method("sum"), lambda x: x.sum() if x.is_floating_point() else _summed(x)),
+    "sum": (method("sum"), method("sum")),
     "mean of an axis": (method("mean", 0), method("mean", 0)),
     "std of an axis": (method("std", -1, correction=0), method("std", -1, correction=0)),
     "logsumexp": (method("logsumexp", -1), method("logsumexp", -1)),
@@ -151,11 +151,6 @@ FUNCTIONS: dict[str, tuple[Function, Function]] = {
     "ravel": (method("ravel"),) * 2,
     "corrcoef": (method("corrcoef"), method("corrcoef")),
 }
-
-
-def _summed(x: Any) -> Any:
-    """As ours: 32 bits of their kind for integers below 64."""
-    return x.sum().to(torch.uint32 if x.dtype is torch.uint8 else torch.int32)
 
 
 # Where the kinds show a difference that is meant; the words say which of the two is which.

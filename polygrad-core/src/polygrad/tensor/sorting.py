@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
-from . import merging
+from . import formulas, merging
 from .base import (
     Flag,
     Integer,
@@ -298,7 +298,8 @@ class Sorting(Kernels):
 
 def _between(ordered: UOp, fraction: float) -> UOp:
     """The element at `fraction` of the way along sorted rows; NaN where the last is. A mean with
-    weights: a difference of neighbours may overflow, and that of equal infinities is NaN."""
+    weights: a difference of neighbours may overflow, and that of equal infinities is NaN. Of equal
+    numbers it is exactly theirs, and both have their share of its slope."""
     n = ordered.shape[-1]
     place = fraction * (n - 1)
     low = min(int(place), n - 1)
@@ -310,6 +311,8 @@ def _between(ordered: UOp, fraction: float) -> UOp:
     value = first = element(low)
     if weight:
         after = element(low + 1)
-        value = first.eq(after).where(first, first * (1.0 - weight) + after * weight)
+        equal = first.eq(after) & formulas.isfinite(first)
+        mean = first * (1.0 - weight) + after * weight
+        value = equal.where(first + (after - first) * weight, mean)
     last = element(n - 1)
     return last.ne(last).where(last, value)
