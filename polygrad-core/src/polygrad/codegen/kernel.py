@@ -27,9 +27,6 @@ from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rebuild
 
-PARALLEL = ("grid",)
-INNER_KINDS = ("unroll", "partial", "vector")
-
 
 @dataclass(frozen=True, slots=True)
 class Kernel:

@@ -10,7 +10,6 @@ TRAINING on. Without one there is `forward`, with TRAINING as it stands.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -313,11 +312,3 @@ class _Entry:
 def draw_variables() -> tuple[UOp, UOp, UOp]:
     """The leaves that random draws of any captured graph take their key and base from."""
     return Capture(current(), "Model").draw(0)
-
-
-def parameters_of(call: Callable[..., Any]) -> list[str] | None:
-    """The names of what a callable takes, None where Python cannot tell."""
-    try:
-        return list(inspect.signature(call).parameters)
-    except (TypeError, ValueError):
-        return None

@@ -10,7 +10,7 @@ An index is a tuple of `index` UOps, one per axis; a condition is a bool UOp or 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ..errors import VaryingSize
 from ..uop.ops import Ops, Shape, UOp, size
@@ -180,10 +180,3 @@ def through(node: UOp, index: Index, valid: UOp | None) -> tuple[UOp, Index, UOp
         valid = both(valid, condition)
         node = node.src[0]
     return node, index, valid
-
-
-def is_view(node: UOp, _unused: Any = None) -> bool:
-    """True for a chain of reshapes over a stored leaf: the same bytes in the same order."""
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node.op is Ops.BUFFER

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Shape, UOp, size
-from ..uop.sizes import larger
 from .base import (
     Base,
     axes_of,
@@ -61,20 +60,6 @@ def pad_with(u: UOp, pads: Sequence[tuple[int, int, int]], value: Any) -> UOp:
         return out
     inside = UOp.const(dtypes.bool, True).broadcast_to(u.shape).pad(pads)
     return inside.where(out, scalar("pad", value, u.dtype, out.shape))
-
-
-def mask_of(shape: Shape, bounds: Sequence[tuple[int, int, int]]) -> UOp:
-    """A bool of `shape`, true inside the box (or every step-th element of it)."""
-    size_of = [larger(0, -(-(stop - start) // step)) for start, stop, step in bounds]
-    pads = [
-        (
-            start,
-            n - start - (count if step == 1 else max(0, (count - 1) * step + (count > 0))),
-            step - 1,
-        )
-        for (start, _, step), n, count in zip(bounds, shape, size_of, strict=True)
-    ]
-    return UOp.const(dtypes.bool, True).broadcast_to(size_of).pad(pads)
 
 
 class Movement(Distribution):

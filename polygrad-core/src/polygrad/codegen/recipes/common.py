@@ -175,7 +175,3 @@ def spread(kernel: Kernel, loops: Sequence[UOp], inner_work: int) -> Kernel:
     if inner_work * extent(last) >= 2 * BLOCK_ELEMENTS:
         return bind(kernel, last)
     return kernel
-
-
-def free_of(roots: Iterable[UOp]) -> frozenset[UOp]:
-    return frozenset().union(*(ranges_of(r) for r in roots))
