@@ -15,6 +15,7 @@ from .engine.capture import active
 from .engine.number import Number, evaluator
 from .errors import ArgumentError
 from .tensor import Tensor
+from .tensor.host import is_array
 from .uop.ops import UOp
 from .uop.sizes import Size, unbound
 
@@ -85,7 +86,7 @@ def flatten(x: Any, tensors: list[Tensor], numbers: list[int | float]) -> Any:
     parts = parts_of(x)
     if parts is not None:
         return (kind, tuple([(k, flatten(v, tensors, numbers)) for k, v in parts.items()]))
-    if hasattr(x, "__array_interface__"):  # an array is an input as well
+    if is_array(x):  # an array is an input as well
         if x.shape == ():
             return flatten(x.item(), tensors, numbers)
         tensors.append(Tensor(x))
@@ -121,7 +122,7 @@ def rebuilt(
     parts = parts_of(x)
     if parts is not None:
         return _with_parts(x, {k: rebuilt(v, tensors, numbers, size) for k, v in parts.items()})
-    if not hasattr(x, "__array_interface__"):
+    if not is_array(x):
         return x
     # A number of numpy's counts as Python's, as it does in every operation.
     return next(tensors) if x.shape else rebuilt(x.item(), tensors, numbers)
@@ -193,7 +194,7 @@ def names_of(
     found: list[str] = []
 
     def walk(x: Any, path: str) -> None:
-        if isinstance(x, Tensor) or (hasattr(x, "__array_interface__") and x.shape):
+        if isinstance(x, Tensor) or (is_array(x) and x.shape):
             found.append(path)
             return
         parts = None if isinstance(x, STATIC) else parts_of(x)

@@ -169,7 +169,8 @@ class Model(Trainable):
 
     def stats(self) -> dict[str, int]:
         """Kernels of each Plan made so far."""
-        plans = {**self._plans, **({"train": self._trainer.step} if self._trainer else {})}
+        plans = {n: p.plan for n, p in self._ports.items()}
+        plans |= {"train": self._trainer.step} if self._trainer else {}
         return {name: plan.routine.launches for name, plan in plans.items()}
 
     def __repr__(self) -> str:
@@ -283,13 +284,13 @@ class Model(Trainable):
                 dict(zip(e.writes, roots[count:], strict=True)),
                 e.draws,
             )
-        self.device, self._plans, self._trainer = target, {}, None
+        self.device, self._ports, self._trainer = target, {}, None
         return self
 
     def dispose(self) -> None:
         """Give the memory back; every later use is an error."""
         self._disposed = True
-        self._plans, self._trainer = {}, None
+        self._ports, self._trainer = {}, None
         self.captured = Captured({})
 
     free = dispose

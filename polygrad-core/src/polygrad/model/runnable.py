@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..device.buffer import Buffer, pool, with_room
-from ..engine import Recorded, Runtime, make_plan, use
-from ..engine.owner import mixed
+from ..engine import Runtime, current, make_plan, use
 from ..engine.random import Draws
 from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
-from ..tensor.base import away, replayed
-from ..tensor.host import array_of
-from ..uop.ops import Ops, UOp, size
-from ..uop.sizes import actual, rebound, variables_in
+from ..uop.ops import UOp
+from ..uop.sizes import variables_in
 from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
-from .signature import (
-    Outputs,
-    Spec,
-    Values,
-    check_dtype,
-    check_names,
-    check_shape,
-    host_array,
-)
+from .ports import Input, Output, Ports
+from .signature import Outputs, Spec, Values, check_names
 
 if TYPE_CHECKING:
     from .train import Trainer
@@ -52,7 +41,7 @@ class Runnable:
         self._optimizer_config: dict[str, Any] | None = None  # of a loaded bundle
         self._optimizer_given: str | Optimizer | None = None
         self._trainer: Trainer | None = None
-        self._plans: dict[str, Recorded] = {}
+        self._ports: dict[str, Ports] = {}  # by entrypoint, once it was called
         self._ready = self._disposed = False
 
     @property
@@ -66,15 +55,15 @@ class Runnable:
 
     # ---- calling
 
-    def __call__(self, *args: Any, **inputs: Any) -> Outputs:
-        return self.forward(*args, **inputs)
+    def __call__(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> Outputs:
+        return self._run("forward", inputs, named)
 
     def forward(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> Outputs:
         """Run the entrypoint "forward": `model.forward(x=…)` or `model.forward({"x": …})`.
 
         Gives the outputs by name: numpy arrays, or Tensors if any input is one.
         """
-        return self.call("forward", inputs, **named)
+        return self._run("forward", inputs, named)
 
     def call(
         self,
@@ -85,21 +74,29 @@ class Runnable:
         **named: Any,
     ) -> Outputs:
         """Run an entrypoint. Without `readback` nothing is returned but state may have changed."""
+        return self._run(entrypoint, inputs, named, readback)
+
+    def _run(
+        self, entrypoint: str, inputs: Any, named: dict[str, Any], readback: bool = True
+    ) -> Outputs:
+        runtime = self.runtime
+        if current() is not runtime or runtime.disposed:
+            with use(runtime):
+                return self._run(entrypoint, inputs, named, readback)
         entry = self._entrypoint(entrypoint)
-        given = {**mapping(inputs), **named}
-        what = f"entrypoint {entrypoint!r}"
-        check_names(given, dict.fromkeys(entry.inputs), what)
-        with use(self.runtime):
-            sizes: Values = {}
-            buffers = [self._input(what, n, given[n], sizes) for n in entry.inputs]
-            plan = self._plan(entrypoint, entry)
-            made = plan(buffers, self._numbers(entry, sizes))
-            if not readback:
-                return Outputs()
-            tensors = any(isinstance(v, Tensor) for v in given.values())
-            give = self._tensor if tensors else _array
-            pairs = zip(entry.outputs.items(), made, strict=True)
-            return Outputs({n: give(b, _spec(u, sizes)) for (n, u), b in pairs})
+        given = {**mapping(inputs), **named} if named else mapping(inputs)
+        ports = self._ports.get(entrypoint) or self._made_ports(entrypoint, entry)
+        if given.keys() != ports.names:
+            check_names(given, dict(ports.inputs), f"entrypoint {entrypoint!r}")
+        sizes: Values = {}
+        buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
+        made = ports.plan(buffers, self._numbers(entry, sizes))
+        if not readback:
+            return Outputs()
+        for value in given.values():
+            if isinstance(value, Tensor):
+                return ports.tensors(made, sizes)
+        return ports.arrays(made, sizes)
 
     def _entrypoint(self, name: str) -> Entrypoint:
         self._check_alive()
@@ -108,20 +105,24 @@ class Runnable:
             raise UnknownName(no_such("entrypoint", name, known))
         return known[name]
 
-    def _plan(self, name: str, entry: Entrypoint) -> Recorded:
+    def _made_ports(self, name: str, entry: Entrypoint) -> Ports:
         if not self._ready:
             self._check_initialized()
-        found = self._plans.get(name)
-        if found is None:
-            with use(self.runtime):
-                found = self._plans[name] = make_plan(
-                    list(entry.outputs.values()),
-                    [self.captured.inputs[n] for n in entry.inputs],
-                    [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
-                    {self.states[n].symbol: u for n, u in entry.writes.items()},
-                    self.holders(),
-                )
-        return found
+        plan = make_plan(
+            list(entry.outputs.values()),
+            [self.captured.inputs[n] for n in entry.inputs],
+            [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
+            {self.states[n].symbol: u for n, u in entry.writes.items()},
+            self.holders(),
+        )
+        inputs = [
+            (n, Input(f"entrypoint {name!r}: {n!r}", self.specs[n], self.device, self.runtime))
+            for n in entry.inputs
+        ]
+        outputs = [Output.of(n, u) for n, u in entry.outputs.items()]
+        made = Ports(plan, frozenset(entry.inputs), tuple(inputs), tuple(outputs), self.device)
+        self._ports[name] = made
+        return made
 
     def _variables(self, entry: Entrypoint) -> list[UOp]:
         """What the sizes of its inputs depend on."""
@@ -147,46 +148,9 @@ class Runnable:
                 " written into it. Assign a value, or use load_state_dict or import_weights."
             )
 
-    def _input(self, what: str, name: str, value: Any, sizes: Values) -> Buffer:
-        """A Buffer with room for the largest, whatever was given; its sizes go to `sizes`."""
-        spec = self.specs[name]
-        if isinstance(value, Tensor):
-            label = f"{what}: {name!r}"
-            if away(value):
-                raise mixed(self.runtime.owner, value.runtime.owner)
-            check_shape(label, value.shape, spec, sizes)
-            check_dtype(label, value.dtype, spec)
-            node = value.uop
-            if node.op is Ops.BUFFER and node.dtype is spec.dtype and node.arg[2] == self.device:
-                return with_room(self.runtime.buffer_of(node), spec.nbytes)
-            ready = value.cast(spec.dtype).to(self.device).realize()
-            leaf = self.runtime.leaf_of(ready.uop)
-            assert leaf is not None
-            return with_room(self.runtime.buffer_of(leaf), spec.nbytes)
-        view, shape = host_array(f"{what}: {name!r}", value, spec.dtype)
-        check_shape(f"{what}: {name!r}", shape, spec, sizes)
-        buffer = Buffer.of_pool(pool(self.device), spec.nbytes)
-        buffer.write(view)
-        return buffer
-
-    def _tensor(self, buffer: Buffer, spec: Spec) -> Tensor:
-        node = UOp.buffer(spec.dtype, spec.shape, self.device)
-        self.runtime.bind(node, buffer)
-        return replayed(node, self.device, self.runtime.owner)
-
     def _check_alive(self) -> None:
         if self._disposed:
             raise StateError("this Model was disposed.")
-
-
-def _spec(u: UOp, sizes: Values) -> Spec:
-    """What an output of a call is."""
-    return Spec(tuple([rebound(n, sizes) for n in u.shape]) if sizes else u.shape, u.dtype)
-
-
-def _array(buffer: Buffer, spec: Spec) -> Any:
-    shape = actual(spec.shape)
-    return array_of(buffer.read(size(shape) * spec.dtype.itemsize), spec.dtype, shape)
 
 
 def mapping(inputs: Any) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
+from ..tensor.host import is_array
 from ..tensor.store import read
 from ..uop.ops import UOp
 from ..uop.sizes import Size, Variable, actual, capacity, opened, unbound, variables_in
@@ -179,7 +180,7 @@ def host_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple[i
     if isinstance(value, Tensor):
         check_dtype(what, value.dtype, Spec((), dtype))
         return bytes_of(value.cast(dtype)), tuple(value.shape)
-    if hasattr(value, "__array_interface__") and (dtype.format or not dtype.is_float):
+    if is_array(value) and (dtype.format or not dtype.is_float):
         return _numpy_array(what, value, dtype)
     try:
         tensor = Tensor(value)
@@ -215,9 +216,10 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
             _check_range(what, int(array.min()), int(array.max()), dtype)
     as_it_is = found is dtype and array.flags.c_contiguous and array.dtype.isnative
     ready = array if as_it_is else np.ascontiguousarray(array, dtype=dtype.name)
-    return memoryview(
-        ready.reshape(-1).view(np.uint8).data
-    ), array.shape  # 0-d arrays become 1-d there
+    if not ready.size:  # a view with a 0 in its shape cannot be cast
+        return memoryview(b""), array.shape
+    words = ready.view(np.uint16) if dtype is dtypes.float16 else ready  # see `formatted`
+    return memoryview(words).cast("B"), array.shape
 
 
 def bytes_of(tensor: Tensor) -> memoryview:

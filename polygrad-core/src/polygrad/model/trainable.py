@@ -16,7 +16,6 @@ from . import data as batches
 from .graph import Entrypoint
 from .history import History
 from .runnable import Runnable, mapping
-from .signature import Spec
 from .train import Callback, Trainer, loop
 
 
@@ -81,14 +80,13 @@ class Trainable(Runnable):
         inputs = {n: Buffer(self.device, s.nbytes) for n, s in wanted.items()}
 
         def evaluate() -> float:
-            plan = self._plan("loss", entry)
+            ports = self._ports.get("loss") or self._made_ports("loss", entry)
             losses = []
             for batch in source.epoch(0):
                 for name, buffer in inputs.items():
                     buffer.write(batch[name])
-                made = plan(list(inputs.values()), self._numbers(entry, batch.sizes))
-                out = entry.outputs["loss"]
-                losses.append(self._tensor(made[0], Spec(out.shape, out.dtype)).item())
+                made = ports.plan(list(inputs.values()), self._numbers(entry, batch.sizes))
+                losses.append(ports.tensors(made, batch.sizes)["loss"].item())
             return float(sum(losses) / len(losses))
 
         return evaluate

@@ -30,6 +30,12 @@ from ..uop.ops import Shape, size
 Host = tuple[DType, Shape, memoryview]
 
 
+def is_array(x: Any) -> bool:
+    """Whether `x` says where its memory is, as numpy's arrays do."""
+    # An array makes that description anew when it is asked, in 1 us; its type need not.
+    return hasattr(type(x), "__array_interface__") or hasattr(x, "__array_interface__")
+
+
 def from_host(data: Any, dtype: DType | None) -> Host:
     """(dtype, shape, bytes) of anything that holds numbers. A dtype given for lists is packed
     directly."""
@@ -40,7 +46,7 @@ def from_host(data: Any, dtype: DType | None) -> Host:
     if isinstance(data, (list, tuple)):
         shape, flat = flattened(data)
         return _from_flat(flat, shape, dtype)
-    if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+    if hasattr(data, "__dlpack__") and not is_array(data):
         from .dlpack import from_dlpack
 
         return from_dlpack(data)
@@ -55,7 +61,7 @@ def array_of(values: memoryview, dtype: DType, shape: Shape) -> Any:
     if not size(shape):
         return np.empty(shape, "float32" if lacking else dtype.name)
     if not lacking:
-        return np.frombuffer(values, dtype.name).reshape(shape)
+        return np.ndarray(shape, dtype.name, values)
     if dtype.itemsize == 1:
         numbers = np.array(unpack(dtype, bytes(range(256))), np.float32)
         return numbers[np.frombuffer(values, np.uint8)].reshape(shape)
@@ -156,7 +162,7 @@ def _whole(x: Any) -> int:
 
 
 def _from_buffer(data: Any) -> Host:
-    if hasattr(data, "__array__") and not hasattr(data, "__array_interface__"):
+    if hasattr(data, "__array__") and not is_array(data):
         data = data.__array__()  # pandas and friends
     dtype = getattr(data, "dtype", None)
     special = TENSOR_DTYPES.get(getattr(dtype, "name", ""))

@@ -120,6 +120,12 @@ class UOp(_Parts):
     def __reduce__(self) -> Any:
         return UOp, (self.op, self.dtype, self.src, self.arg)
 
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> UOp:
+        return self
+
     def __repr__(self) -> str:
         from .printer import short
 
@@ -164,10 +170,12 @@ class UOp(_Parts):
         """A new leaf for storage of `shape`, different from every other."""
         shape = tuple(shape)
         arg = (next(_uids), shape, device)
-        if not shape:
-            return UOp(Ops.BUFFER, dtype, (), arg)
-        # No other node has this number: nothing to look up. (Results of compiled calls are such.)
-        return _enter((Ops.BUFFER, dtype, (), arg), Ops.BUFFER, dtype, (), arg, shape, None, None)
+        # No other node has this number, so it is in no table. (Results of compiled calls are such.)
+        if shape:
+            return _filled(Ops.BUFFER, dtype, (), arg, shape, None, None)
+        return _filled(
+            Ops.BUFFER, dtype, (), arg, (), *symbolic.interval(Ops.BUFFER, dtype, (), arg)
+        )
 
     @staticmethod
     def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:
@@ -495,17 +503,7 @@ def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
     rule = SHAPES.get(op)
     shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
     lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
-    return _enter(key, op, dtype, src, arg, shape, lo, hi)
-
-
-def _enter(
-    key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape, lo: Any, hi: Any
-) -> UOp:
-    made: Any = _new(_Parts)
-    made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
-    made.shape, made.lo, made.hi = shape, lo, hi
-    made.provenance = made.cache = made.order = made.ranges = None
-    made.__class__ = UOp
+    made = _filled(op, dtype, src, arg, shape, lo, hi)
     ref = _Ref(made, _forget)
     ref.key = key
     with _lock:
@@ -514,6 +512,18 @@ def _enter(
         if found is not None:
             return found
         _table[key] = ref
+    return made
+
+
+def _filled(
+    op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape, lo: Any, hi: Any
+) -> UOp:
+    """A node with these parts, whether there is such a one already or not."""
+    made: Any = _new(_Parts)
+    made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
+    made.shape, made.lo, made.hi = shape, lo, hi
+    made.provenance = made.cache = made.order = made.ranges = None
+    made.__class__ = UOp
     node: UOp = made
     return node
 

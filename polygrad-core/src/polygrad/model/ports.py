@@ -1,0 +1,97 @@
+"""Ports: what goes into an entrypoint and comes out of it, looked up once, so that a call need only
+check and copy what it was given."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..device.buffer import Buffer, pool, with_room
+from ..engine import Recorded, Runtime
+from ..engine.owner import mixed
+from ..tensor import Tensor
+from ..tensor.base import away, replayed
+from ..tensor.host import array_of
+from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import actual, is_fixed, rebound
+from .signature import Outputs, Spec, Values, check_dtype, check_shape, host_array
+
+
+class Input:
+    """One input: `label` names it in messages."""
+
+    __slots__ = ("device", "label", "nbytes", "runtime", "spec")
+
+    def __init__(self, label: str, spec: Spec, device: str, runtime: Runtime) -> None:
+        self.label, self.spec, self.device, self.runtime = label, spec, device, runtime
+        self.nbytes = spec.nbytes
+
+    def take(self, value: Any, sizes: Values) -> Buffer:
+        """A Buffer with room for the largest, whatever was given; its sizes go to `sizes`."""
+        if isinstance(value, Tensor):
+            return self._take_tensor(value, sizes)
+        view, shape = host_array(self.label, value, self.spec.dtype)
+        if shape != self.spec.shape:
+            check_shape(self.label, shape, self.spec, sizes)
+        buffer = Buffer.of_pool(pool(self.device), self.nbytes)
+        buffer.write(view)
+        return buffer
+
+    def _take_tensor(self, value: Tensor, sizes: Values) -> Buffer:
+        spec, node, runtime = self.spec, value.uop, self.runtime
+        if away(value):
+            raise mixed(runtime.owner, value.runtime.owner)
+        if node.shape != spec.shape:
+            check_shape(self.label, value.shape, spec, sizes)
+        if node.dtype is not spec.dtype:
+            check_dtype(self.label, value.dtype, spec)
+        elif node.op is Ops.BUFFER and node.arg[2] == self.device:
+            return with_room(runtime.buffer_of(node), self.nbytes)
+        ready = value.cast(spec.dtype).to(self.device).realize()
+        leaf = runtime.leaf_of(ready.uop)
+        assert leaf is not None
+        return with_room(runtime.buffer_of(leaf), self.nbytes)
+
+
+class Output(NamedTuple):
+    """One output. A `fixed` one has the same shape in every call."""
+
+    name: str
+    spec: Spec
+    fixed: bool
+
+    @classmethod
+    def of(cls, name: str, value: UOp) -> Output:
+        return cls(name, Spec(value.shape, value.dtype), is_fixed(value.shape))
+
+    def shape(self, sizes: Values) -> tuple[int, ...]:
+        """The shape of a call, over variables that have their values."""
+        shape = self.spec.shape
+        return shape if self.fixed else tuple([rebound(n, sizes) for n in shape])
+
+
+class Ports(NamedTuple):
+    """An entrypoint that is ready to be called."""
+
+    plan: Recorded
+    names: frozenset[str]
+    inputs: tuple[tuple[str, Input], ...]
+    outputs: tuple[Output, ...]
+    device: str
+
+    def arrays(self, made: list[Buffer], sizes: Values) -> Outputs:
+        """The outputs of a call as numpy arrays."""
+        out = Outputs()
+        for output, buffer in zip(self.outputs, made, strict=True):
+            shape, dtype = actual(output.shape(sizes)), output.spec.dtype
+            out[output.name] = array_of(buffer.read(size(shape) * dtype.itemsize), dtype, shape)
+        return out
+
+    def tensors(self, made: list[Buffer], sizes: Values) -> Outputs:
+        """The outputs of a call as Tensors."""
+        runtime, device = self.plan.runtime, self.device
+        out = Outputs()
+        for output, buffer in zip(self.outputs, made, strict=True):
+            node = UOp.buffer(output.spec.dtype, output.shape(sizes), device)
+            runtime.bind(node, buffer)
+            out[output.name] = replayed(node, device, runtime.owner)
+        return out
