@@ -68,13 +68,16 @@ def tests(session: nox.Session) -> None:
         return
     session.run("pytest", "tests", "--require-device", "-q", "-n", "2", "--dist", "worksteal")
     fuzz(session, "symbolic", "-n", "50000")
-    fuzz(session, "programs", "-n", "2000", "--devices", "interp,cpu")
+    fuzz(session, "programs", "-n", "1600", "--devices", "interp,cpu")
+    for width in ("16", "64"):  # the kernels of other machines
+        fuzz(session, "programs", "-n", "200", "--devices", "cpu", POLY_CPU_VECTOR=width)
 
 
-def fuzz(session: nox.Session, kind: str, *options: str) -> None:
+def fuzz(session: nox.Session, kind: str, *options: str, **settings: str) -> None:
     """Other cases each day, the same all day long; the fuzzer prints the seed."""
     seed = str(date.today().toordinal() * 10_000)
-    session.run("python", "-m", "polygrad.testing.fuzz", kind, *options, "--seed", seed)
+    command = ("python", "-m", "polygrad.testing.fuzz", kind, *options, "--seed", seed)
+    session.run(*command, env=settings)
 
 
 @nox.session

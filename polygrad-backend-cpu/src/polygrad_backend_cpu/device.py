@@ -28,7 +28,7 @@ class CpuDevice(Device):
 
     def __init__(self, index: int, threads: int) -> None:
         self.name = "cpu" if index == 0 else f"cpu:{index}"
-        self.target = host_target(threads)
+        self.target = host_target(threads, settings.get("POLY_CPU_VECTOR"))
         self.allocator: CpuAllocator = CpuAllocator()
         self.renderer = host_renderer(self.target)
         self.compiler, self._linker = toolchain()

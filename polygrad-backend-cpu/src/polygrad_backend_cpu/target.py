@@ -69,12 +69,17 @@ def make_target(
     features: frozenset[str],
     cores: int = 1,
     caches: tuple[int, ...] = DEFAULT_CACHES,
-    vector_bytes: int | None = None,
+    vector_bytes: int = 0,
 ) -> Target:
-    """The Target of a machine `arch` ("x86_64-znver3") whose LLVM features are `features`."""
+    """The Target of a machine `arch` ("x86_64-znver3") whose LLVM features are `features`.
+
+    With `vector_bytes` (POLY_CPU_VECTOR) kernels are made as for vectors of that size; where the
+    machine has shorter ones, LLVM makes each of several.
+    """
     machine = arch.partition("-")[0]
-    widest, registers = vectors(features, machine)
-    width = min(vector_bytes or widest, widest)
+    width, registers = vectors(features, machine)
+    if vector_bytes:
+        width, registers = vector_bytes, 32 if vector_bytes == 64 else registers
     return Target(
         name="cpu",
         arch=arch,
@@ -93,10 +98,11 @@ def make_target(
 # ---- this machine
 
 
-def host_target(threads: int = 0) -> Target:
-    """This machine; `threads` (the POLY_THREADS setting) overrides the number of cores."""
+def host_target(threads: int = 0, vector_bytes: int = 0) -> Target:
+    """This machine; `threads` (the POLY_THREADS setting) overrides the number of cores, and
+    `vector_bytes` (POLY_CPU_VECTOR) the size of its vectors."""
     arch, features = host()
-    return make_target(arch, features, threads or usable_cores(), cache_sizes())
+    return make_target(arch, features, threads or usable_cores(), cache_sizes(), vector_bytes)
 
 
 @cache

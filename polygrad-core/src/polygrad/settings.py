@@ -41,6 +41,13 @@ def _count(text: str) -> int:
     return int(digits)
 
 
+def _vector(text: str) -> int:
+    found = _count(text)
+    if found not in (0, 16, 32, 64):
+        raise ValueError("0, 16, 32 or 64")
+    return found
+
+
 def _text(text: str) -> str:
     return text.strip()
 
@@ -96,6 +103,11 @@ TABLE: dict[str, Setting] = {
     ),
     # running
     "POLY_THREADS": Setting(_count, 0, "threads of the cpu device; 0: one per core we may use"),
+    "POLY_CPU_VECTOR": Setting(
+        _vector,
+        0,
+        "16, 32 or 64: bytes of a vector the cpu device's kernels are made for; 0: its own",
+    ),
     "POLY_INTERP_NUMPY": Setting(_flag, True, "0: the interp device runs in plain Python"),
     "POLY_FUSION": Setting(_flag, True, "0: every operation is its own kernel (a test of fusion)"),
     # caches

@@ -218,7 +218,7 @@ def _numpy_array(what: str, value: Any, dtype: DType) -> tuple[memoryview, tuple
     ready = array if as_it_is else np.ascontiguousarray(array, dtype=dtype.name)
     if not ready.size:  # a view with a 0 in its shape cannot be cast
         return memoryview(b""), array.shape
-    words = ready.view(np.uint16) if dtype is dtypes.float16 else ready  # see `formatted`
+    words: Any = ready.view(np.uint16) if dtype is dtypes.float16 else ready  # see `formatted`
     return memoryview(words).cast("B"), array.shape
 
 

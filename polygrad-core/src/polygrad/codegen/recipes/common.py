@@ -142,10 +142,15 @@ def factored(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None
     return made, outer, inner
 
 
-def tile(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp, UOp | None]:
+def tile(
+    kernel: Kernel, loop: UOp, factor: int
+) -> tuple[Kernel, UOp | None, UOp | None, UOp | None]:
     """Cut a range into steps of `factor` (at most its length): outer, inner, and what is left
-    over. Of a length that varies the last steps are covered.
+    over, each None where there is nothing of it. Of a length that varies the last steps are
+    covered.
     """
+    if factor == 1:
+        return kernel, loop, None, None
     if not static(loop):
         made = cover(kernel, loop, min(factor, extent(loop)))
         return made, parts_of(kernel, made)[0], parts_of(kernel, made)[1], None

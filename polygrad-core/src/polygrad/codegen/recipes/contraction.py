@@ -22,6 +22,7 @@ from ..transform import bind, bindable, reorder, unroll
 from .common import (
     MIN_LANES,
     contiguous_output,
+    factored,
     in_order,
     into_lanes,
     lanes_for,
@@ -208,7 +209,7 @@ def _unroll_k(kernel: Kernel, reduced: tuple[UOp, ...]) -> tuple[Kernel, list[UO
     k = reduced[-1]
     if not static(k) or length(k) % 4 or length(k) < 8:
         return kernel, list(reduced)
-    kernel, outer, inner, _ = tile(kernel, k, 4)
+    kernel, outer, inner = factored(kernel, k, 4)
     return unroll(kernel, inner), in_order(reduced[:-1], [outer, inner])
 
 

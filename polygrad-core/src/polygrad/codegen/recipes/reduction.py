@@ -89,7 +89,8 @@ def _rows(
     for loop in along:
         kernel, outer, _ = into_lanes(kernel, loop, lanes)
         if outer is not None and static(outer) and length(outer) >= 2 * ACCUMULATORS:
-            kernel, outer, inner, _ = tile(kernel, outer, ACCUMULATORS)
+            kernel, _, inner, _ = tile(kernel, outer, ACCUMULATORS)
+            assert inner is not None
             kernel = accumulate(kernel, inner)
     if vector is not None:
         kernel, _, _ = into_lanes(kernel, vector, lanes)
