@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 
 from .dtype import dtypes
 from .errors import GradientError
+from .gradient_windows import window
 from .schedule.moving import reverse
-from .uop.ops import MOVEMENT, Ops, Shape, UOp
+from .uop.ops import Ops, Shape, UOp
 
 Rule = Callable[[UOp, UOp], UOp]
 # Of a call with several values, from a node of it and what flows into each value (None: nothing) to
@@ -71,67 +72,6 @@ def _pad(node: UOp, g: UOp) -> UOp:
         extent = n + max(n - 1, 0) * interior
         bounds.append((before, before + extent, interior + 1))
     return g.shrink(bounds)
-
-
-def _window(node: UOp, g: UOp) -> UOp:
-    """Overlapping windows add up: element i gets g[(i - k d) / s, k] for each place k in a window.
-
-    With g spread by the stride and padded, that is a window again, of which place k is wanted for k
-    alone: a diagonal. If g is a sum of products (a convolution's is), its axes of summation are
-    carried along and all of it becomes one sum, so that nothing of the windows' size is ever
-    stored.
-    """
-    axis, length, stride, dilation = node.arg
-    n, count, last = node.src[0].shape[axis], node.shape[axis], len(node.shape) - 1
-    terms, extra = _terms(g)
-    rank = last + 1 + extra
-    pads = [(0, 0, 0)] * rank
-    reach = (length - 1) * dilation
-    pads[axis] = (reach, n - (count - 1) * stride - 1, stride - 1)
-    moved = terms.pad(pads)
-    if length > 1:
-        moved = moved.flip((last,)).window(axis, length, 1, dilation)
-        moved = moved.permute((*range(last + 1), rank, *range(last + 1, rank)))
-        shape = moved.shape
-        moved = moved.reshape((*shape[:last], length * length, *shape[last + 2 :]))
-        bounds = [(0, m, 1) for m in moved.shape]
-        bounds[last] = (0, length * length, length + 1)
-        moved = moved.shrink(bounds)
-    return moved.reduce(Ops.ADD, range(last, rank))
-
-
-def _terms(g: UOp) -> tuple[UOp, int]:
-    """(p, k) such that g is the sum of p over its last k axes."""
-    moves = []
-    base = g
-    while base.op in MOVEMENT:
-        moves.append(base)
-        base = base.src[0]
-    if base.op is not Ops.REDUCE or base.arg[0] is not Ops.ADD:
-        return g, 0
-    inner, axes = base.src[0], base.arg[1]
-    kept = [a for a in range(len(inner.shape)) if a not in axes]
-    out = inner.permute((*kept, *axes))
-    for move in reversed(moves):
-        out = _beside(move, out, out.shape[len(move.src[0].shape) :])
-    return out, len(axes)
-
-
-def _beside(move: UOp, x: UOp, rest: Shape) -> UOp:
-    """A movement applied to the first axes of x; `rest` are the sizes of those after them."""
-    arg, rank = move.arg, len(move.src[0].shape)
-    if move.op in (Ops.RESHAPE, Ops.EXPAND):
-        return UOp(move.op, x.dtype, (x,), (*arg, *rest))
-    if move.op is Ops.PERMUTE:
-        return x.permute((*arg, *range(rank, rank + len(rest))))
-    if move.op is Ops.SHRINK:
-        return x.shrink((*arg, *((0, n, 1) for n in rest)))
-    if move.op is Ops.PAD:
-        return x.pad((*arg, *((0, 0, 0) for _ in rest)))
-    if move.op is Ops.FLIP:
-        return x.flip(arg)
-    wide = x.window(*arg)
-    return wide.permute((*range(rank), rank + len(rest), *range(rank, rank + len(rest))))
 
 
 # ---- reductions
@@ -409,7 +349,7 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.SHRINK: (_shrink,),
     Ops.PAD: (_pad,),
     Ops.FLIP: (lambda node, g: g.flip(node.arg),),
-    Ops.WINDOW: (_window,),
+    Ops.WINDOW: (window,),
     # nodes that hand on
     Ops.CONTIGUOUS: (lambda node, g: g,),
     Ops.COPY: (_copied,),

@@ -11,6 +11,7 @@ from ..uop.ops import Ops, UOp
 from .decompose import decompose
 from .kernel import Kernel, steps
 from .linearize import program
+from .masks import narrow_masks
 from .offsets import ordered_offsets
 from .postfix import postfix
 
@@ -19,6 +20,7 @@ def lower(kernel: Kernel, target: Target, name: str, note: str = "") -> LinearPr
     """The LinearProgram of a transformed kernel."""
     grid = tuple(postfix(steps(r)) for r in kernel.of_kind("grid"))
     kernel = _decomposed(kernel, target)
+    kernel = replace(kernel, stores=tuple(narrow_masks(kernel)))
     kernel = replace(kernel, stores=tuple(ordered_offsets(kernel)))
     return program(kernel, target, name, index_dtype(target), grid, note)
 

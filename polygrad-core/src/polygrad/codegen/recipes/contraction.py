@@ -36,6 +36,7 @@ MAX_ROWS = 8
 MAX_VECTORS = 3
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
+SHORT = 4
 WORD = 4
 
 
@@ -191,7 +192,7 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
         kernel = unroll(kernel, loop)
     far = length(shape.n) * _steps(shape.reduced) * WORD > second_cache(target)
-    kernel, reduced = _unroll_k(kernel, shape.reduced) if far else (kernel, list(shape.reduced))
+    kernel, reduced = _unroll_k(kernel, shape.reduced, far)
     grid = in_order(others, [n_outer, m_outer])
     return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
 
@@ -200,14 +201,16 @@ def _steps(loops: tuple[UOp, ...]) -> int:
     return size([extent(r) for r in loops])
 
 
-def _unroll_k(kernel: Kernel, reduced: tuple[UOp, ...]) -> tuple[Kernel, list[UOp]]:
+def _unroll_k(kernel: Kernel, reduced: tuple[UOp, ...], far: bool) -> tuple[Kernel, list[UOp]]:
     """The innermost reduced loop four steps at a time: same accumulators, same order.
 
     Only where the vectors come from beyond the second cache, so that more of them are under way at
     once (measured at 512: 73 -> 87 GFLOP/s; at 256 it only costs text).
     """
     k = reduced[-1]
-    if not static(k) or length(k) % 4 or length(k) < 8:
+    if static(k) and length(k) <= SHORT:
+        return unroll(kernel, k), list(reduced)
+    if not far or not static(k) or length(k) % 4 or length(k) < 8:
         return kernel, list(reduced)
     kernel, outer, inner = factored(kernel, k, 4)
     return unroll(kernel, inner), in_order(reduced[:-1], [outer, inner])
