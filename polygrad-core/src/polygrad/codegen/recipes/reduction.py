@@ -116,8 +116,9 @@ def _keep_dear(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
 def _print_short(kernel: Kernel) -> Kernel:
     """Print out reductions of a few steps: a loop costs more than its body."""
     for node in kernel.reductions:
-        loops = [r for r in node.src[1:] if kernel.kind(r) == "loop"]
-        if all(static(r) for r in loops) and size([length(r) for r in loops]) <= SHORT:
+        steps = [r for r in node.src[1:] if kernel.kind(r) != "vector"]
+        if all(static(r) for r in steps) and size([length(r) for r in steps]) <= SHORT:
+            loops = [r for r in steps if kernel.kind(r) == "loop"]
             for loop in loops:
                 kernel = unroll(kernel, loop)
     return kernel
