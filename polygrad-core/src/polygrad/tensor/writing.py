@@ -54,15 +54,15 @@ class Writing(Decompositions):
     __slots__ = ()
 
     def __setitem__(self, index: Any, value: Operand) -> None:
-        given: Any = operand(value, "setitem")
+        given: Any = operand(value, "setitem", self)
         check_owners(self, index, given)
         before_write(self, given)
         if not isinstance(given, Base):
             given = self._number(given)
         if _is_mask(index, self):
-            self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
+            self._assign(_masked(self.uop, tensor_of(index, "setitem", self).uop, given))
             return
-        view = parse("setitem", self.shape, index)
+        view = parse("setitem", self.shape, index, self)
         if view.arrays:
             check_owners(self, tuple(a.tensor for _, a in view.arrays))  # lists are tensors now
             new = _scattered(self.uop, view, given)
@@ -135,7 +135,7 @@ class Writing(Decompositions):
         >>> Tensor([[0, 0], [0, 0]]).index_add(0, Tensor([1, 1]), Tensor([[1, 2], [3, 4]])).tolist()
         [[0, 0], [4, 6]]
         """
-        a, chosen = axis_of("index_add", dim, self.ndim), tensor_of(index, "index_add")
+        a, chosen = axis_of("index_add", dim, self.ndim), tensor_of(index, "index_add", self)
         shape = (*self.shape[:a], chosen.numel(), *self.shape[a + 1 :])
         if chosen.ndim != 1 or source.shape != shape:
             raise ShapeError(
@@ -168,8 +168,8 @@ class Writing(Decompositions):
             valid = [r for r in _REDUCE if r]
             raise ArgumentError(f"{name}: {no_such('reduce', reduce, valid)}")
         a = axis_of(name, dim, self.ndim)
-        chosen = tensor_of(index, name)
-        given = operand(src, name)
+        chosen = tensor_of(index, name, self)
+        given = operand(src, name, self)
         used = [self, chosen]
         if isinstance(given, Base):
             used.append(given)  # type: ignore[arg-type]
@@ -307,7 +307,7 @@ def _masked(x: UOp, mask: UOp, value: Any) -> UOp:
 
 def _compressed(x: UOp, mask: UOp, value: Base) -> UOp:
     """One value for each true element: the mask is computed to number them."""
-    view = parse("setitem", x.shape, result(mask))
+    view = parse("setitem", x.shape, result(mask, value))
     return _scattered(x, view, value)
 
 
