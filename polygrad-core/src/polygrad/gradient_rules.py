@@ -3,9 +3,9 @@
 Floor: gradient. A rule takes a node and the gradient that flows into it, and gives the gradient of
 a source; None stands where nothing flows.
 
-An op that is not in the table gives no float that its sources move (comparisons, random bits), or
-nothing that could be asked for a slope. Rounding does, and its slope is 0: a step function has a
-gradient of zeros, as in torch, and is no error. Conventions where a derivative is a choice: equal extremes share evenly; sqrt has slope inf at 0;
+An op that is not in the table gives nothing that its sources move: comparisons, random bits.
+Rounding has a slope, which is 0 almost everywhere: zeros flow, as in torch, and it is no error.
+Conventions where a derivative is a choice: equal extremes share evenly; sqrt has slope inf at 0;
 `x ** y` has slope 0 in y where x is 0 and y >= 0.
 """
 

@@ -22,6 +22,7 @@ from .base import (
     Integer,
     Operand,
     Scalar,
+    _leaves,
     axis_of,
     either,
     operand,
@@ -60,7 +61,8 @@ class Writing(Decompositions):
         if not isinstance(given, Base):
             given = self._number(given)
         if _is_mask(index, self):
-            self._assign(_masked(self.uop, tensor_of(index, "setitem", self).uop, given))
+            chosen = tensor_of(index, "setitem", self)
+            self._assign(_masked(self.uop, chosen.uop, given), _tracked(given))
             return
         view = parse("setitem", self.shape, index, self)
         if view.arrays:
@@ -68,7 +70,7 @@ class Writing(Decompositions):
             new = _scattered(self.uop, view, given)
         else:
             new = _overlaid(self.uop, view, given)
-        self._assign(new)
+        self._assign(new, _tracked(given))
 
     def _number(self, value: Scalar) -> UOp:
         """A number to be written: one that no Plan depends on if there is memory to write to, so
@@ -78,8 +80,12 @@ class Writing(Decompositions):
             return constant
         return runtime_of(self).scalar(self.dtype, value)
 
-    def _assign(self, value: UOp) -> None:
-        """Put `value` in place of the old one: storage is written to, an expression is replaced."""
+    def _assign(self, value: UOp, tracked: bool = False) -> None:
+        """Put `value` in place of the old one: storage is written to, an expression is replaced.
+
+        If gradients are to go through the value (`tracked`), this tensor is its result from now on,
+        as torch's are: no leaf, and an expression, for memory would forget where it came from.
+        """
         capture, old = capturing.get(), self.uop
         if capture is not None:
             capture.note(self)
@@ -87,6 +93,11 @@ class Writing(Decompositions):
             return
         if self._requires_grad and is_leaf(self):
             value = value.detach()
+        elif tracked and capture is None and self._requires_grad is not False:
+            self._replace(value)
+            _leaves.pop(id(self.uop), None)
+            self._requires_grad = True
+            return
         self._replace(old.after(old.store(value)) if _stored(old) else value)
 
     def scatter(
@@ -208,7 +219,7 @@ class Writing(Decompositions):
                 f"{sign}=: a result of {value.dtype.name} does not fit {self.dtype.name};"
                 f" use x = x {sign} y instead, or cast."
             )
-        self._assign(value.uop.cast(self.dtype))
+        self._assign(value.uop.cast(self.dtype), _tracked(value))
         return self  # type: ignore[return-value]
 
     def __iadd__(self, other: Operand) -> Tensor:
@@ -246,6 +257,10 @@ class Writing(Decompositions):
 
     def __irshift__(self, other: Operand) -> Tensor:
         return self._become(">>", self.__rshift__, other)
+
+
+def _tracked(value: Any) -> bool:
+    return isinstance(value, Base) and bool(value._requires_grad)
 
 
 def _stored(u: UOp) -> bool:
