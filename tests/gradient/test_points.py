@@ -126,3 +126,45 @@ def test_scatter_by_extremes_shares_among_equals_and_by_products_gives_the_rest(
     assert (gx.tolist(), gy.tolist()) == ([0.0, 0.5, 0.0], [0.5, 0.5, 0.5, 1.0])
     gx, gy = x.scatter_reduce(0, index, y, "prod").sum().gradient(x, y)
     assert (gx.tolist(), gy.tolist()) == ([9.0, 2.0, 5.0], [3.0, 3.0, 2.0, 0.0])
+
+
+STEPS: dict[str, Any] = {  # constant almost everywhere
+    "sign": lambda x: x.sign(),
+    "floor": lambda x: x.floor(),
+    "ceil": lambda x: x.ceil(),
+    "trunc": lambda x: x.trunc(),
+    "round": lambda x: x.round(),
+    "round to decimals": lambda x: x.round(1),
+    "div, floor": lambda x: x.div(2.0, rounding_mode="floor"),
+    "div, trunc": lambda x: x.div(x, rounding_mode="trunc"),
+    "the sign of copysign": lambda x: Tensor.ones(8, device=x.device).copysign(x),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_slope_of_steps_is_zero_and_no_error(device: str, name: str) -> None:
+    """F042. As torch's; at steps, infinities and NaN too."""
+    a = np.array([1.25, -0.5, 0.0, 2.0, -3.0, 1e30, np.inf, np.nan], np.float32)
+    x = Tensor(a, requires_grad=True)
+    STEPS[name](x).sum().backward()
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros(8, np.float32))
+    (again,) = STEPS[name](x).gradient(x, gradient=np.full(8, np.inf, np.float32))
+    np.testing.assert_array_equal(again.numpy(), np.zeros(8, np.float32))
+
+
+def test_steps_have_zeros_beside_what_else_flows(device: str) -> None:
+    x = Tensor([5.5, -5.5], requires_grad=True)
+    (x // 2.0 + x - x.floor() + x.sign()).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_slopes_of_copysign_and_nextafter(device: str) -> None:
+    """As torch's: the sign is a step, the next float goes along."""
+    for name, wanted in (("copysign", [1.0, -1.0, -1.0, 1.0, 0.0]), ("nextafter", [1.0] * 5)):
+        x = Tensor([1.5, -2.0, 3.0, -4.0, 0.0], requires_grad=True)
+        y = Tensor([1.0, 1.0, -1.0, -1.0, 1.0], requires_grad=True)
+        getattr(x, name)(y).sum().backward()
+        assert x.grad is not None and y.grad is not None
+        assert (x.grad.tolist(), y.grad.tolist()) == (wanted, [0.0] * 5)

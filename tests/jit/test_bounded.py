@@ -10,7 +10,7 @@ import pytest
 from polygrad import Context, Tensor, Variable, compile, function, jit
 from polygrad.contract import Launch, evaluate
 from polygrad.engine.counters import counters
-from polygrad.errors import ArgumentError, StateError
+from polygrad.errors import ArgumentError, CaptureError, StateError
 
 Array = Any
 n, at = Variable("n", 1, 32), Variable("at", 0, 28)
@@ -158,3 +158,25 @@ def test_a_function_takes_bounded_arguments(precompile: bool, device: str) -> No
         assert y.grad is not None
         close(y.grad, np.where(np.arange(32)[:, None] < k, 2 / k, 0) + np.zeros((32, 8)))
     assert g.stats()["captures"] == 1
+
+
+READS: dict[str, Any] = {
+    "int": lambda x: x.sum() * int(x.shape[0]),
+    "len": lambda x: x.sum() * len(x),
+    "int of a variable in an expression": lambda x: x.sum() * int(x.shape[0] * 2 + 1),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_reading_a_size_in_a_capture_is_an_error_of_the_capture(device: str, name: str) -> None:
+    """F067. And leaves nothing behind: outside, sizes are read as before."""
+    x = Tensor(A).realize()
+    f = jit(READS[name])
+    for k in (3, 4):
+        with pytest.raises(CaptureError, match=r"variable 'n' is read .*inside the jit of"):
+            f(x[: n.bind(k)])
+    assert int(x[: n.bind(5)].shape[0]) == len(x[: n.bind(5)]) == 5
+    with pytest.raises(StateError, match="has no value: bind one"):
+        int(n)
+    kept = jit(lambda x: x.sum() * x.shape[0])
+    close(kept(x[: n.bind(6)]), A[:6].sum() * 6)

@@ -99,6 +99,102 @@ def test_five_steps_are_those_of_the_formula(case: str, device: str) -> None:
     np.testing.assert_allclose(train(make), wanted, rtol=2e-5, atol=1e-6)
 
 
+# ---- LARS and LAMB, every argument varied
+
+PULLS = np.random.default_rng(5).normal(size=(10, 2, 3))  # a gradient for each step
+
+
+def lars_of_paper(p: Any, **o: Any) -> Any:
+    """You et al. 2017, algorithm 1, in float64; `classic` False leaves the rate out of v."""
+    lr, v = o["lr"], np.zeros_like(p)
+    for g in PULLS:
+        size, pull = np.linalg.norm(p), np.linalg.norm(g)
+        local = o["tcoef"] * size / (pull + o["weight_decay"] * size) if size and pull else 1.0
+        step = local * (g + o["weight_decay"] * p) * (lr if o["classic"] else 1.0)
+        v = o["momentum"] * v + step
+        move = step + o["momentum"] * v if o["nesterov"] else v
+        p = p - move * (1.0 if o["classic"] else lr)
+    return p
+
+
+def lamb_of_paper(p: Any, **o: Any) -> Any:
+    """You et al. 2020, algorithm 2 with phi(z) = z, in float64."""
+    m, v = np.zeros_like(p), np.zeros_like(p)
+    for t, g in enumerate(PULLS, 1):
+        m = o["b1"] * m + (1 - o["b1"]) * g
+        v = o["b2"] * v + (1 - o["b2"]) * g**2
+        r = (m / (1 - o["b1"] ** t)) / (np.sqrt(v / (1 - o["b2"] ** t)) + o["eps"])
+        r = r + o["weight_decay"] * p
+        size, length = np.linalg.norm(p), np.linalg.norm(r)
+        p = p - o["lr"] * (size / length if size and length else 1.0) * r
+    return p
+
+
+LAYERWISE: dict[str, tuple[type[optim.Optimizer], Any, dict[str, Any], dict[str, list[Any]]]] = {
+    "lars": (
+        optim.LARS,
+        lars_of_paper,
+        {
+            "lr": 0.001,
+            "momentum": 0.9,
+            "weight_decay": 1e-4,
+            "nesterov": False,
+            "classic": True,
+            "tcoef": 0.001,
+        },
+        {
+            "lr": [1.0],
+            "momentum": [0.0, 0.5],
+            "weight_decay": [0.0, 0.3],
+            "nesterov": [True],
+            "classic": [False],
+            "tcoef": [0.1, 1.0],
+        },
+    ),
+    "lamb": (
+        optim.LAMB,
+        lamb_of_paper,
+        {"lr": 0.001, "b1": 0.9, "b2": 0.999, "eps": 1e-6, "weight_decay": 0.0},
+        {
+            "lr": [0.01],
+            "b1": [0.0, 0.5],
+            "b2": [0.0, 0.9],
+            "eps": [1e-2, 1.0],
+            "weight_decay": [0.01, 1.0],
+        },
+    ),
+}
+
+
+def variations() -> list[tuple[str, dict[str, Any]]]:
+    """The defaults, each argument varied alone, and all of them at once."""
+    found = []
+    for name, (_, _, defaults, others) in LAYERWISE.items():
+        found += [(name, {}), (name, {k: values[-1] for k, values in others.items()})]
+        found += [(name, {k: v}) for k, values in others.items() for v in values]
+        found += [(name, {"nesterov": True, "classic": False})] * ("nesterov" in defaults)
+    return found
+
+
+@pytest.mark.parametrize("start", ["some", "zero"])
+@pytest.mark.parametrize(("name", "options"), variations(), ids=str)
+def test_ten_steps_by_layer_are_those_of_the_paper(
+    device: str, name: str, options: dict[str, Any], start: str
+) -> None:
+    """F055. A parameter that is 0 has no size to follow: it takes the plain step."""
+    make, paper, defaults, _ = LAYERWISE[name]
+    first = np.array([[1.0, -2.0, 0.5], [3.0, 0.25, -1.5]]) * (start == "some")
+    p = Tensor(first, requires_grad=True)
+    optimizer = make([p], **options)
+    for pull in PULLS:
+        optimizer.zero_grad()
+        (p * Tensor(pull)).sum().backward()
+        with Context(TRAINING=1):
+            optimizer.step()
+    exact = paper(first, **{**defaults, **options})
+    np.testing.assert_allclose(p.numpy() - first, exact - first, rtol=2e-5, atol=1e-9)
+
+
 def test_scalars_and_matrices_train_together(device: str) -> None:
     a = Tensor(2.0, requires_grad=True)
     b = Tensor([[1.0, 2.0]], requires_grad=True)

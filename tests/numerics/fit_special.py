@@ -137,6 +137,51 @@ FITS = tuple(
 )
 
 
+def _reciprocal_gamma(r: mpf) -> mpf:
+    return mpmath.rgamma(1 - r)
+
+
+def _cotangent(z: mpf) -> mpf:
+    """(1 / r - pi cot(pi r)) / r in z = r^2."""
+    r = mpmath.sqrt(z)
+    return mp.pi**2 / 3 if r < TINY else (1 / r - mp.pi * mpmath.cot(mp.pi * r)) / r
+
+
+def _log_ratio(w: mpf) -> mpf:
+    """(2 atanh(s) - 2 s) / s^3 in w = s^2."""
+    s = mpmath.sqrt(w)
+    return mpf(2) / 3 if s < TINY else 2 * (mpmath.atanh(s) / s - 1) / w
+
+
+def _digamma_rest(w: mpf) -> mpf:
+    """(log z + 1 / (2 z) - digamma(1 + z)) z^2 in w = 1 / z^2."""
+    if w < TINY:
+        return mpf(1) / 12
+    z = 1 / mpmath.sqrt(w)
+    return (mpmath.log(z) + 1 / (2 * z) - mpmath.digamma(1 + z)) / w
+
+
+# What is evaluated in pairs of float32 (`pairs.py`): function, interval, degree, and how many of
+# the coefficients have a second part.
+PAIRED = (
+    ("RECIPROCAL_GAMMA", _reciprocal_gamma, "-0.5", "0.5", 13, 10),
+    ("COTANGENT", _cotangent, 0, "0.25", 13, 12),
+    ("LOG_RATIO", _log_ratio, 0, "0.02945", 6, 4),
+    ("DIGAMMA_REST", _digamma_rest, 0, "0.02778", 7, 3),
+)
+
+
+def paired_table() -> dict[str, tuple[tuple[float, ...], float]]:
+    """name -> (heads, error), and with _LOW the second parts of the first of them."""
+    made = {}
+    for name, value, lo, hi, degree, count in PAIRED:
+        found, error = fits.remez(value, _relative(value), mpf(lo), mpf(hi), degree)
+        parts = [fits.pair(c, 0, 24) for c in found]
+        made[name] = tuple(head for head, _ in parts), float(error)
+        made[name + "_LOW"] = tuple(low for _, low in parts[:count]), 0.0
+    return made
+
+
 def table(bits: int) -> dict[str, tuple[tuple[float, ...], float]]:
     """name -> (coefficients, lowest power first, and their error) for a format of `bits` digits."""
     head = fits.pair(ROOT - 1, 0, bits)
@@ -162,12 +207,16 @@ from typing import Final
 
 
 def print_table(bits: int) -> None:
-    print(f"\nFLOAT{32 if bits == 24 else 64}: Final[dict[str, tuple[float, ...]]] = {{")
-    for name, (numbers, error) in table(bits).items():
-        if not error:
+    print_named(f"FLOAT{32 if bits == 24 else 64}", table(bits))
+
+
+def print_named(table_name: str, made: dict[str, tuple[tuple[float, ...], float]]) -> None:
+    print(f"\n{table_name}: Final[dict[str, tuple[float, ...]]] = {{")
+    for name, (numbers, error) in made.items():
+        if len(numbers) == 2:
             print(f'    "{name}": {numbers!r},')
             continue
-        print(f'    "{name}": (  # error 2^{math.log2(error):.1f}')
+        print(f'    "{name}": (' + (f"  # error 2^{math.log2(error):.1f}" if error else ""))
         for c in numbers:
             print(f"        {c!r},")
         print("    ),")
@@ -178,3 +227,8 @@ if __name__ == "__main__":
     print(HEAD, end="")
     print_table(24)
     print_table(53)
+    print(
+        "\n# For float32 in pairs: heads, and under _LOW the second parts of the first of them.",
+        end="",
+    )
+    print_named("PAIRED", paired_table())

@@ -296,3 +296,51 @@ def test_a_chain_of_twenty_thousand(device: str) -> None:
         y = y + x
     (g,) = y.sum().gradient(x)
     assert g.tolist() == [20_001.0]
+
+
+def written(how: str, t: Tensor, w: Tensor) -> None:
+    if how == "assign":
+        t.assign(t * w)
+    elif how == "*=":
+        t *= w
+    elif how == "[...] =":
+        t[...] = t * w
+    else:
+        t[Tensor([True, True], device=t.device)] = t * w
+
+
+@pytest.mark.parametrize("read", ["nothing", "the tensor", "the loss"])
+@pytest.mark.parametrize("how", ["assign", "*=", "[...] =", "mask"])
+@pytest.mark.parametrize("stored", [True, False])
+def test_gradients_go_through_writes_whatever_was_read(
+    device: str, how: str, read: str, stored: bool
+) -> None:
+    """As in torch: d/dw sum((t w w)^2) = 4 t^2 w^3."""
+    w = Tensor([3.0, 4.0], requires_grad=True)
+    t = Tensor([1.0, 2.0])
+    t = t.realize() if stored else t
+    before = t * 1
+    for _ in range(2):
+        written(how, t, w)
+        if read == "the tensor":
+            t.realize()
+    loss = (t * t).sum()
+    if read == "the loss":
+        assert loss.item() == 9.0**2 + 32.0**2
+    loss.backward()
+    assert w.grad is not None and t.grad is None
+    assert w.grad.tolist() == [4 * 27.0, 4 * 4 * 64.0]
+    assert t.requires_grad and not t.is_leaf
+    assert (t.tolist(), before.tolist()) == ([9.0, 32.0], [1.0, 2.0])
+
+
+def test_writes_that_no_gradient_is_to_go_through(device: str) -> None:
+    w, t, state = (Tensor([2.0], requires_grad=r) for r in (True, None, False))
+    with Tensor.no_grad():
+        t.assign(t * w)
+    state.assign(state * w)
+    assert (t.tolist(), state.tolist()) == ([4.0], [4.0])
+    assert not t.requires_grad and state.requires_grad is False
+    w.assign(w * w)  # a step: the parameter stays a leaf
+    (w * 3.0).sum().backward()
+    assert w.is_leaf and w.grad is not None and (w.tolist(), w.grad.tolist()) == ([4.0], [3.0])

@@ -364,3 +364,72 @@ def test_larger_matrices(n: int, dtype: Any, rng: np.random.Generator) -> None:
         u, sizes, vt = numbers(*x.svd())
         np.testing.assert_allclose((u * sizes[:, None]) @ vt, a, atol=close)
         np.testing.assert_allclose(x.inv().numpy() @ a, [np.eye(n)] * 2, atol=close * n)
+
+
+FACTORS: dict[str, Callable[[Any], Any]] = {
+    "eigh": np.linalg.eigh,
+    "eigvalsh": np.linalg.eigvalsh,
+    "qr": np.linalg.qr,
+    "svd": np.linalg.svd,
+    "cholesky": np.linalg.cholesky,
+    "inv": np.linalg.inv,
+    "det": np.linalg.det,
+    "slogdet": np.linalg.slogdet,
+    "pinv": np.linalg.pinv,
+}
+OF_ANY_SHAPE = ("qr", "svd", "pinv")
+NOTHING = [(0, 3, 3), (2, 0, 0), (0, 0), (0, 2, 3), (2, 0, 3), (2, 3, 0)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [(n, s) for n in FACTORS for s in NOTHING if s[-1] == s[-2] or n in OF_ANY_SHAPE],
+)
+def test_factors_of_nothing_are_as_numpys(
+    device: str, name: str, shape: tuple[int, ...], dtype: str
+) -> None:
+    """Empty batches and matrices without rows or columns: values, dtypes, shapes and slopes."""
+    a = np.zeros(shape, dtype)
+    exact = FACTORS[name](a)
+    exact = exact if isinstance(exact, tuple) else (exact,)
+    x = Tensor(a, requires_grad=True)
+    got = getattr(x, name)()
+    got = got if isinstance(got, tuple) else (got,)
+    for u, v in zip(got, exact, strict=True):
+        assert u.dtype.name == dtype
+        np.testing.assert_array_equal(u.numpy(), v)
+    if name == "svd":  # those of full matrices have none
+        got = x.svd(full_matrices=False)
+    for u in got:
+        x.grad = None
+        u.sum().backward()
+        assert x.grad is not None and x.grad.shape == shape
+
+
+@pytest.mark.parametrize("shape", NOTHING)
+def test_lu_of_nothing(device: str, shape: tuple[int, ...]) -> None:
+    *lead, m, n = shape
+    p, low, up = Tensor(np.zeros(shape), requires_grad=True).lu()
+    assert p.shape == (*lead, m, m)
+    assert (low.shape, up.shape) == ((*lead, m, min(m, n)), (*lead, min(m, n), n))
+    np.testing.assert_array_equal((p @ low @ up).numpy(), np.zeros(shape))
+    np.testing.assert_array_equal(p.numpy(), np.broadcast_to(np.eye(m), p.shape))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((0, 3, 3), (0, 3, 2)), ((2, 0, 0), (2, 0, 2)), ((3, 3), (3, 0)), ((0, 3, 3), (3, 2))],
+)
+@pytest.mark.parametrize("name", ["solve", "lstsq", "triangular_solve", "cholesky_solve"])
+def test_systems_of_nothing(
+    device: str, name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    a, b = (Tensor(np.zeros(s, np.float32), requires_grad=True) for s in shapes)
+    x = b.cholesky_solve(a) if name == "cholesky_solve" else getattr(a, name)(b)
+    assert x.dtype.name == "float32" and x.shape == (a @ b).shape
+    assert x.numpy().size == 0
+    x.sum().backward()
+    for t in (a, b):
+        assert t.grad is not None
+        np.testing.assert_array_equal(t.grad.numpy(), np.zeros(t.shape))

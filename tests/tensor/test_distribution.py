@@ -71,7 +71,16 @@ def density(x: mpf) -> mpf:
 
 
 Function = Callable[[mpf], mpf]
+
+
 # name: points, value, slope
+def trigamma(x: mpf) -> mpf:
+    """By reflection below 0, where mpmath itself takes a step for each unit."""
+    if x > 0:
+        return mpmath.psi(1, x)
+    return (mpmath.pi / mpmath.sinpi(x)) ** 2 - mpmath.psi(1, 1 - x)
+
+
 CASES: dict[str, tuple[list[float], Function, Function]] = {
     "erfc": (REAL, mpmath.erfc, lambda x: -2 * mpmath.exp(-x * x) / mpmath.sqrt(mpmath.pi)),
     "log_erfcx": (
@@ -92,7 +101,7 @@ CASES: dict[str, tuple[list[float], Function, Function]] = {
         lambda log_p: 1 / hazard(ndtri_exp(log_p)),
     ),
     "lgamma": (POSITIVE, mpmath.loggamma, mpmath.digamma),
-    "digamma": (POSITIVE, mpmath.digamma, lambda x: mpmath.psi(1, x)),
+    "digamma": (POSITIVE, mpmath.digamma, trigamma),
 }
 TOLERANCE = {"float32": 1e-6, "float64": 2e-13}
 
@@ -129,8 +138,11 @@ SPECIAL: dict[str, tuple[list[float], list[float]]] = {
     "erfinv": ([1, -1, 1.5, -2, np.nan, -0.0], [np.inf, -np.inf, np.nan, np.nan, np.nan, -0.0]),
     "ndtri": ([0, 1, -0.5, 1.5, np.nan], [-np.inf, np.inf, np.nan, np.nan, np.nan]),
     "ndtri_exp": ([0, -np.inf, 0.5, np.nan], [np.inf, -np.inf, np.nan, np.nan]),
-    "lgamma": ([0, -0.0, -1, -7, np.inf, -np.inf, np.nan], [np.inf] * 6 + [np.nan]),
-    "digamma": ([0, -0.0, -1, -7, np.inf, np.nan], [-np.inf, np.inf, nan, nan, np.inf, nan]),
+    "lgamma": ([0, -0.0, -1, -7, -(2.0**24), np.inf, -np.inf, nan], [np.inf] * 7 + [nan]),
+    "digamma": (
+        [0, -0.0, -1, -7, -(2.0**24), np.inf, -np.inf, np.nan],
+        [-np.inf, np.inf, nan, nan, nan, np.inf, nan, nan],
+    ),
 }  # fmt: skip
 
 
@@ -144,19 +156,80 @@ def test_ends_and_outside_of_the_domain(device: str, name: str, dtype: str) -> N
     np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(exact)[known])
 
 
-@pytest.mark.parametrize("name", ["lgamma", "digamma"])
-def test_gamma_functions_below_zero_by_reflection(device: str, name: str) -> None:
-    """F031. Near their zeros there the error is small beside 1."""
-    a = np.array([-1e-30, -1e-3, -0.3, -0.5, -0.99, -1.01, -2.457, -3.5, -9.7, -50.25], np.float32)
+def neighbours(points: Any, count: int) -> Any:
+    """The float32 numbers next to each point, `count` on either side, but no whole ones."""
+    up = down = np.array(points, np.float32)
+    found = [up]
+    for _ in range(count):
+        up, down = np.nextafter(up, np.float32(np.inf)), np.nextafter(down, np.float32(-np.inf))
+        found += [up, down]
+    every = np.unique(np.concatenate(found))
+    return every[every != np.rint(every)]
+
+
+def lgamma_zeros() -> list[float]:
+    """Two between -n - 1 and -n, for n from 2 on; from 11 on they round to whole numbers."""
+
+    def log_size(t: Any) -> Any:
+        return mpmath.log(abs(mpmath.gamma(t)))
+
+    found = []
+    for n in range(2, 11):
+        middle = mpmath.findroot(mpmath.digamma, (-n - 0.7, -n - 0.3))
+        for end in (-n, -n - 1):
+            near = end + (middle - end) * mpf(10) ** -9
+            if log_size(middle) < 0:
+                found.append(mpmath.findroot(log_size, (near, middle), solver="anderson"))
+    return [float(z) for z in found]
+
+
+# The float32 numbers where digamma below 0 is smallest, of all next to its 2^23 zeros; then those
+# next to some more.
+SMALLEST = [-66.795906, -2.6107209, -95.80822, -1.5734985, -0.50408304, -85156.914, -5.6671624]
+BELOW_ZERO = {
+    "lgamma": lambda: neighbours([*lgamma_zeros(), *(-n for n in range(30)), -1000.0], 40),
+    "digamma": lambda: neighbours(
+        [
+            *SMALLEST,
+            *(float(mpmath.findroot(mpmath.digamma, (-n - 0.9, -n - 0.1), solver="anderson"))
+              for n in range(40)),
+            *(-n for n in range(20)),
+            *(-1e3, -65535.2, -1e6, -4194303.75, -8388606.5, -1e-44, -1e-38, -1e-6, -0.01),
+        ],
+        20,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BELOW_ZERO)
+def test_gamma_functions_below_zero_are_right_next_to_their_zeros(device: str, name: str) -> None:
+    """F031. Relative to the value, however small it is; their slopes too."""
+    a = BELOW_ZERO[name]()
     _, value, slope = CASES[name]
     x = Tensor(a, requires_grad=True)
     y = getattr(x, name)()
     y.sum().backward()
     assert x.grad is not None
-    for got, f in ((y, value), (x.grad, slope)):
+    for got, f in ((y.numpy(), value), (x.grad.numpy(), slope)):
         exact = wanted(f, a)
-        with np.errstate(over="ignore"):
-            np.testing.assert_allclose(got.numpy(), exact, rtol=2e-6, atol=2e-6)
+        finite = np.isfinite(exact)
+        np.testing.assert_array_equal(got[~finite], exact[~finite])
+        gap = np.abs(got[finite].astype(np.float64) - exact[finite])
+        close = gap <= 4 * np.spacing(np.abs(exact[finite]))
+        assert np.all(close | (gap <= 1e-6 * np.abs(exact[finite])))
+
+
+def test_doubles_below_zero_have_errors_small_beside_one(device: str) -> None:
+    """F031."""
+    a = np.array([-1e-3, -0.3, -0.5, -1.01, -2.457, -3.5, -9.7, -50.25, -1e6 - 0.25])
+    for name in BELOW_ZERO:
+        _, value, slope = CASES[name]
+        x = Tensor(a, requires_grad=True)
+        y = getattr(x, name)()
+        y.sum().backward()
+        assert x.grad is not None
+        np.testing.assert_allclose(y.numpy(), wanted(value, a), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(x.grad.numpy(), wanted(slope, a), rtol=1e-9, atol=1e-13)
 
 
 def test_curvature_follows_from_the_slope(device: str) -> None:

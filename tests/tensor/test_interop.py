@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -299,3 +300,66 @@ def test_to_moves_the_object_itself(device: str) -> None:
     same = x.to_("interp")
     assert same is x
     assert (x.device, x.tolist()) == ("interp", [2.0, 3.0])
+
+
+ONES = np.ones(2, np.float32)
+# Of a vector and a matrix on some device, with host data beside them.
+WITH_HOST_DATA: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "+": lambda x, m: x + ONES,
+    "reflected": lambda x, m: [1.0, 1.0] - x,
+    "**": lambda x, m: ONES**x,
+    "//": lambda x, m: x // ONES,
+    "%": lambda x, m: ONES % x,
+    "==": lambda x, m: x == ONES,
+    "<": lambda x, m: x < [1.0, 2.0],
+    "where": lambda x, m: (x > 1).where(ONES, [0.0, 0.0]),
+    "cat": lambda x, m: x.cat(ONES),
+    "cat, host first": lambda x, m: Tensor.cat([ONES, x]),
+    "stack": lambda x, m: x.stack(ONES),
+    "hstack": lambda x, m: Tensor.hstack(ONES, x),
+    "assign": lambda x, m: x.assign(ONES),
+    "matmul": lambda x, m: m @ ONES,
+    "matmul, host first": lambda x, m: Tensor.einsum("i,ij->j", ONES, m),
+    "addmm": lambda x, m: m.addmm(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)),
+    "kron": lambda x, m: x.kron(ONES),
+    "outer": lambda x, m: x.outer(ONES),
+    "maximum": lambda x, m: x.maximum(ONES),
+    "clip": lambda x, m: x.clip(ONES, ONES + 1),
+    "atan2": lambda x, m: x.atan2(ONES),
+    "solve": lambda x, m: m.solve(ONES),
+    "isin": lambda x, m: x.isin([1.0]),
+    "searchsorted": lambda x, m: x.searchsorted([1.5]),
+    "gather": lambda x, m: x.gather(0, np.array([1, 0])),
+    "take": lambda x, m: x.take([1, 0]),
+    "index": lambda x, m: x[[1, 0]],
+    "index of numpy": lambda x, m: m[np.array([1]), 0:1],
+    "mask": lambda x, m: x[np.array([True, False])],
+    "nonzero": lambda x, m: x.nonzero(),
+    "scatter": lambda x, m: x.scatter(0, [0], [5.0]),
+    "masked_fill": lambda x, m: x.masked_fill(np.array([True, False]), 0.0),
+    "histogram": lambda x, m: x.histogram(bins=[0.0, 1.5, 3.0])[0],
+    "cdist": lambda x, m: m.cdist(np.eye(2, dtype=np.float32)),
+    "loss": lambda x, m: x.mse_loss(ONES),
+    "cross entropy": lambda x, m: m.cross_entropy([0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", WITH_HOST_DATA)
+@pytest.mark.parametrize("place", ["cpu", "interp"])
+def test_host_data_joins_a_tensor_where_that_is(name: str, place: str) -> None:
+    """Whichever device is the default."""
+    f, given = WITH_HOST_DATA[name], ([1.0, 2.0], [[3.0, 1.0], [1.0, 2.0]])
+    wanted = f(*(Tensor(v) for v in given))
+    got = f(*(Tensor(v, device=place) for v in given))
+    assert got.device == place
+    np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["cpu", "interp"])
+def test_host_data_is_written_where_the_tensor_is(place: str) -> None:
+    x = Tensor.zeros(4, device=place).contiguous()
+    x[:2] = ONES
+    x[[2]] = [3.0]
+    x[np.array([False, False, False, True])] = np.array([4.0], np.float32)
+    x += np.ones(4, np.float32)
+    assert x.device == place and x.tolist() == [2.0, 2.0, 4.0, 5.0]

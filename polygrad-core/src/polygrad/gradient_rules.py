@@ -3,7 +3,8 @@
 Floor: gradient. A rule takes a node and the gradient that flows into it, and gives the gradient of
 a source; None stands where nothing flows.
 
-An op that is not in the table is constant almost everywhere (comparisons, rounding, random bits).
+An op that is not in the table gives nothing that its sources move: comparisons, random bits.
+Rounding has a slope, which is 0 almost everywhere: zeros flow, as in torch, and it is no error.
 Conventions where a derivative is a choice: equal extremes share evenly; sqrt has slope inf at 0;
 `x ** y` has slope 0 in y where x is 0 and y >= 0.
 """
@@ -176,6 +177,11 @@ def _power_exponent(node: UOp, g: UOp) -> UOp:
     return g * flat.where(x._with(0.0), node * _alu(Ops.LOG, flat.where(x._with(1.0), x)))
 
 
+def _flat(node: UOp, g: UOp) -> UOp:
+    """Constant almost everywhere."""
+    return filled(node.src[0], 0)
+
+
 def _where(own: int) -> Rule:
     def rule(node: UOp, g: UOp) -> UOp:
         nothing = g._with(0.0)
@@ -295,11 +301,13 @@ def _lost(node: UOp, g: UOp) -> Sequence[UOp | None]:
     )
 
 
+FLAT: Final = "flat"  # constant almost everywhere in all of its inputs
 THROUGH: Final = "through"  # differentiated as its values are
 PYTHON: Final = "python"  # differentiated by its own rule
 # Rules of FUNCTION nodes by name: from the node and what flows into it to what flows into each
 # input. Floors above put theirs in.
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Sequence[UOp | None]]]] = {
+    FLAT: lambda node, g: [filled(s, 0) for s in node.src[node.arg.total :]],
     THROUGH: lambda node, g: [],
     PYTHON: _lost,
 }
@@ -373,6 +381,7 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.ERF: (
         lambda node, g: g * _alu(Ops.EXP, -(node.src[0] * node.src[0])) * (2 / math.sqrt(math.pi)),
     ),
+    **dict.fromkeys((Ops.FLOOR, Ops.CEIL, Ops.TRUNC, Ops.ROUND), (_flat,)),
     # two sources
     Ops.ADD: (lambda node, g: g, lambda node, g: g),
     Ops.SUB: (lambda node, g: g, lambda node, g: -g),

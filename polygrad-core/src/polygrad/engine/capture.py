@@ -125,6 +125,16 @@ class Capture:
             " changes from call to call. Return the tensor and read it outside, or use where()."
         )
 
+    def size_refusal(self, name: str) -> CaptureError:
+        """The error of Python code that needs to know a size."""
+        site = here()
+        where = f" at {site}" if site else ""
+        return CaptureError(
+            f"the value of the variable {name!r} is read{where} inside the {self.what}, but it"
+            " changes from call to call. Sizes as they are stay open, in shapes and beside tensors;"
+            " give a number that Python needs as an argument of its own."
+        )
+
     # ---- tensors
 
     def used(self, operands: Sequence[Any], result: Any) -> None:

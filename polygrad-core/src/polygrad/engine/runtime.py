@@ -30,6 +30,7 @@ from ..errors import CaptureError, StateError, public
 from ..plugin import Device
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp
+from ..uop.sizes import captured
 from .capture import Capture, active
 from .counters import after_fork, made_for
 from .owner import explicit, mixed
@@ -312,10 +313,11 @@ class Runtime:
         """Make `capture` the current one. Inside of another only a pure one may start."""
         if active.get() is not None and not capture.pure:
             raise CaptureError("a capture cannot start inside another capture.")
-        token = active.set(capture)
+        token, sizes = active.set(capture), captured.set(capture.size_refusal)
         try:
             yield capture
         finally:
+            captured.reset(sizes)
             active.reset(token)
 
 

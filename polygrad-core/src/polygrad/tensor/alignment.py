@@ -48,7 +48,7 @@ class Alignment(Statistics):
         >>> round(logs.ctc_loss(Tensor([[1]]), Tensor([1]), Tensor([1])).item(), 4)
         0.6931
         """
-        y = tensor_of(targets, _NAME)
+        y = tensor_of(targets, _NAME, self)
         if self.ndim != 3 or y.ndim != 2 or y.shape[0] != self.shape[1] or not self.shape[0]:
             raise ShapeError(
                 f"{_NAME} takes log-probabilities (T, N, classes) and targets (N, S), got"
@@ -61,7 +61,7 @@ class Alignment(Statistics):
         blank = integer(_NAME, "blank", blank, 0)
         if blank >= self.shape[2]:
             raise ArgumentError(f"{_NAME}: blank {blank} is no class below {self.shape[2]}.")
-        steps, labels = (_lengths(x, y.shape[0]) for x in (input_lengths, target_lengths))
+        steps, labels = (_lengths(x, y.shape[0], self) for x in (input_lengths, target_lengths))
         loss = _losses(wide(self._float()), y.uop, steps.uop, labels.uop, blank)
         if zero_infinity:
             loss = loss.eq(math.inf).where(loss._with(0.0), loss)
@@ -76,8 +76,8 @@ class Alignment(Statistics):
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def _lengths(given: Any, rows: int) -> Base:
-    lengths = tensor_of(given, _NAME)
+def _lengths(given: Any, rows: int, beside: Base) -> Base:
+    lengths = tensor_of(given, _NAME, beside)
     if lengths.shape != (rows,) or not lengths.dtype.is_int:
         raise ShapeError(
             f"{_NAME}: lengths are {rows} integers, not {lengths.dtype.name} {lengths.shape}."

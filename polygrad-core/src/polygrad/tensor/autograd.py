@@ -224,7 +224,9 @@ class Autograd(Alignment):
 
     def assign(self, value: Any) -> Tensor:
         """Overwrite self with `value`, which must have its shape and dtype; gives self. Lazy, as
-        everything: what was built from the old value before keeps it.
+        everything: what was built from the old value before keeps it. If gradients go through the
+        value, self is no leaf from then on and they go through self, as in torch; not so if self
+        takes a gradient itself (an optimizer's step) or has requires_grad False.
 
         Of writes to one tensor (`assign`, `x[...] = v`, `x += v`) 32 wait at most; the next one
         computes them first. They wait longer where the program holds something that was computed on
@@ -238,7 +240,8 @@ class Autograd(Alignment):
         """
         new = self._accepted("assign", value)
         before_write(self, new)
-        return self._assigned(new.uop)
+        self._assign(new.uop, bool(new._requires_grad))
+        return self  # type: ignore[return-value]
 
     def copy_from(self, data: Any) -> Tensor:
         """Write host data or another tensor into the storage of self, now; gives self.

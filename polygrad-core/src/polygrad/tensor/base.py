@@ -336,8 +336,9 @@ def _apart(one: str, other: str) -> ArgumentError:
 # ---- operands
 
 
-def operand(x: Operand, name: str = "operation") -> Base | Scalar:
-    """A Tensor or Python number of what a user gave; arrays and lists become Tensors."""
+def operand(x: Operand, name: str = "operation", *beside: Operand) -> Base | Scalar:
+    """A Tensor or Python number of what a user gave; arrays and lists become Tensors, on the device
+    of the tensors `beside` which they stand."""
     if isinstance(x, (Base, bool, int, float, Symbol, Size)):
         return x  # type: ignore[return-value]  # a Symbol is a number that a captured function was given
     if hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "shape", None) == ():
@@ -347,8 +348,13 @@ def operand(x: Operand, name: str = "operation") -> Base | Scalar:
         or hasattr(x, "__array_interface__")
         or hasattr(x, "__dlpack__")
     ):
-        return _class(x)
+        return _class(x, device=_home(beside))
     raise ArgumentError(f"{name} takes a tensor or a number, not {type(x).__name__}.")
+
+
+def _home(operands: Iterable[Operand]) -> str | None:
+    """The device of the first tensor that has one."""
+    return next((x._device for x in operands if isinstance(x, Base) and x._device), None)
 
 
 def is_operand(x: Operand) -> bool:
@@ -358,9 +364,10 @@ def is_operand(x: Operand) -> bool:
     )
 
 
-def tensor_of(x: Operand, name: str) -> Tensor:
-    """`x` as a Tensor; numbers become constants of their default dtype."""
-    x = operand(x, name)
+def tensor_of(x: Operand, name: str, *beside: Operand) -> Tensor:
+    """`x` as a Tensor; numbers become constants of their default dtype, host data as in
+    `operand`."""
+    x = operand(x, name, *beside)
     if isinstance(x, Base):
         return x  # type: ignore[return-value]
     return result(scalar(name, x, _kind(x), ()))
@@ -424,7 +431,7 @@ def broadcast_shape(name: str, shapes: Sequence[Shape]) -> Shape:
 
 def joined(name: str, *given: Operand, dtype: DType | None = None) -> tuple[list[UOp], list[Base]]:
     """Nodes of one dtype and one shape for operands, and those of them that are Tensors."""
-    operands = [operand(x, name) for x in given]
+    operands = [operand(x, name, *given) for x in given]
     dtype = dtype or common_dtype(operands)
     tensors = [x for x in operands if isinstance(x, Base)]
     shape = broadcast_shape(name, [t.uop.shape for t in tensors]) if tensors else ()

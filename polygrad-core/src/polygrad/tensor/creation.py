@@ -265,7 +265,7 @@ class Creation(Loss):
         if indexing not in ("ij", "xy"):
             raise ArgumentError(f"meshgrid: {no_such('indexing', indexing, ('ij', 'xy'))}")
         vectors = [
-            tensor_of(t, "meshgrid").ravel()
+            tensor_of(t, "meshgrid", *tensors).ravel()
             for t in (
                 tensors[0]
                 if len(tensors) == 1 and isinstance(tensors[0], (tuple, list))

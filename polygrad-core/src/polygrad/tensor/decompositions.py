@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such, shown
+from ..gradient_rules import FLAT
 from ..uop.ops import UOp
 from . import matrices
 from .base import (
@@ -27,6 +28,7 @@ from .base import (
     result,
     tensor_of,
 )
+from .formulas import function
 from .linalg import matmul
 from .sorting import Sorting
 
@@ -59,6 +61,12 @@ def _empty(u: UOp) -> bool:
     return 0 in u.shape
 
 
+def _all_same(value: float, shape: Sequence[int], *inputs: UOp) -> UOp:
+    """What is made of inputs without elements; gradients ask it for zeros."""
+    made = UOp.const(inputs[0].dtype, value).broadcast_to(shape)
+    return function(FLAT, [made], *inputs)[0]
+
+
 class Decompositions(Sorting):
     """Systems, inverses, determinants and factors of matrices."""
 
@@ -70,7 +78,7 @@ class Decompositions(Sorting):
         self, name: str, b: Any, how: Callable[[UOp, UOp], UOp], square: bool = True
     ) -> Tensor:
         """`how` of self's matrices and right sides; a b of one axis is a vector."""
-        right = tensor_of(b, name)
+        right = tensor_of(b, name, self)
         kept = common_dtype((self, right))
         kept = kept if kept.is_float else dtypes.default_float
         dtype = dtypes.float32 if kept.itemsize < 4 else kept
@@ -89,7 +97,7 @@ class Decompositions(Sorting):
         y = y.broadcast_to((*lead, *y.shape[-2:])).reshape((*stack, *y.shape[-2:]))
         shape = (x.shape[2], y.shape[2])
         if _empty(x) or _empty(y):
-            made = UOp.const(dtype, 0.0).broadcast_to((*stack, *shape))
+            made = _all_same(0.0, (*stack, *shape), x, y)
         else:
             made = how(x, y)
         out = made.reshape((*lead, *shape)).cast(kept)
@@ -140,7 +148,7 @@ class Decompositions(Sorting):
             y = matrices.triangular(low, y)
             return matrices.triangular(matrices.turned(low), y, over=True)
 
-        return tensor_of(factor, "cholesky_solve")._solved("cholesky_solve", self, how)
+        return tensor_of(factor, "cholesky_solve", self)._solved("cholesky_solve", self, how)
 
     def lstsq(self, b: Any, rcond: Real | None = None) -> Tensor:
         """The X of least size that makes self @ X - b smallest, for matrices of any shape and rank.
@@ -186,7 +194,7 @@ class Decompositions(Sorting):
         """
         s = Stack("det", self, square=True)
         if s.uop.shape[1] == 0:
-            return s.back(UOp.const(s.uop.dtype, 1.0).broadcast_to(s.uop.shape[:1]))
+            return s.back(_all_same(1.0, s.uop.shape[:1], s.uop))
         return s.back(matrices.determinant(s.uop))
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
@@ -197,7 +205,7 @@ class Decompositions(Sorting):
         """
         s = Stack("slogdet", self, square=True)
         if s.uop.shape[1] == 0:
-            both = [UOp.const(s.uop.dtype, v).broadcast_to(s.uop.shape[:1]) for v in (1.0, 0.0)]
+            both = [_all_same(v, s.uop.shape[:1], s.uop) for v in (1.0, 0.0)]
         else:
             both = list(matrices.log_determinant(s.uop))
         return s.back(both[0]), s.back(both[1])
@@ -261,7 +269,7 @@ class Decompositions(Sorting):
         >>> (p @ l @ u).tolist()
         [[0.0, 1.0], [2.0, 0.0]]
         """
-        s = _full("lu", self)
+        s = Stack("lu", self)
         low, up, order = matrices.lu(s.uop)
         return s.back(matrices.permutation(order, low)), s.back(low), s.back(up)
 
@@ -275,7 +283,7 @@ class Decompositions(Sorting):
         """
         if mode not in ("reduced", "complete"):
             raise ArgumentError(f"qr: {no_such('mode', mode, ('reduced', 'complete'))}")
-        s = _full("qr", self)
+        s = Stack("qr", self)
         q, up = matrices.qr(s.uop, mode == "complete")
         return s.back(q), s.back(up)
 
@@ -287,7 +295,6 @@ class Decompositions(Sorting):
         [(2,), (2, 2)]
         """
         s = Stack("eigh", self, square=True)
-        _full("eigh", self)
         values, vectors = matrices.eigh(s.uop)
         return s.back(values), s.back(vectors)
 
@@ -307,7 +314,7 @@ class Decompositions(Sorting):
         >>> s.round().tolist()
         [4.0, 3.0]
         """
-        s = _full("svd", self)
+        s = Stack("svd", self)
         u, values, vt = matrices.svd(s.uop, bool(full_matrices))
         return s.back(u), s.back(values), s.back(vt)
 
@@ -318,10 +325,3 @@ class Decompositions(Sorting):
         [4.0, 3.0]
         """
         return self.svd(full_matrices=False)[1]
-
-
-def _full(name: str, t: Base) -> Stack:
-    s = Stack(name, t)
-    if _empty(s.uop):
-        raise ShapeError(f"{name}: there is nothing in shape {t.shape}.")
-    return s

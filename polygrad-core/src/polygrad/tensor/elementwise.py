@@ -53,7 +53,7 @@ def binary(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
 
 
 def joined_floats(name: str, *given: Operand) -> tuple[list[UOp], list[Base]]:
-    operands = [operand(x, name) for x in given]
+    operands = [operand(x, name, *given) for x in given]
     dtype = common_dtype(operands)
     return joined(name, *operands, dtype=dtype if dtype.is_float else dtypes.default_float)
 
@@ -75,7 +75,7 @@ def bitwise(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
 
 def rational(name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Operand) -> Tensor:
     """A formula of two operands in their common dtype; bools count as integers."""
-    operands = operand(x, name), operand(y, name)
+    operands = operand(x, name, y), operand(y, name, x)
     dtype = common_dtype(operands)
     dtype = dtypes.default_int if dtype.kind == "bool" else dtype
     nodes, tensors = joined(name, *operands, dtype=dtype)
@@ -108,7 +108,7 @@ _FLOAT_POWERS: dict[float, Callable[[UOp], UOp]] = {  # x ** 0.0 stays an op: it
 
 def power(x: Operand, y: Operand) -> Tensor:
     """x ** y. Small constant exponents are products; integers stay integers."""
-    x, y = operand(x, "pow"), operand(y, "pow")
+    x, y = operand(x, "pow", y), operand(y, "pow", x)
     dtype = common_dtype((x, y))
     if isinstance(x, Base) and isinstance(y, Number):
         u = x.uop.cast(dtype) if dtype.kind != "bool" else x.uop.cast(dtypes.default_int)
@@ -261,7 +261,8 @@ class Elementwise(Casting):
         [-1.0, 2.0]
         """
         nodes, tensors = joined_floats("copysign", self, other)
-        return result(formulas.copysign(*nodes), *tensors)
+        value = formulas.copysign(*nodes)
+        return result(formulas.sloped("copysign", value, *nodes), *tensors)
 
     def logaddexp(self, other: Operand) -> Tensor:
         """log(exp(self) + exp(other)) without overflow.
@@ -444,6 +445,7 @@ class Elementwise(Casting):
         >>> Tensor([True, False]).where(Tensor([1.0, 2.0]), 0).tolist()
         [1.0, 0.0]
         """
+        x, y = operand(x, "where", y, self), operand(y, "where", x, self)
         (a, b), tensors = joined("where", x, y)
         shape = broadcast_shape("where", [self.shape, *(t.shape for t in tensors)])
         nodes = [u.broadcast_to(shape) for u in (self.uop.cast(dtypes.bool), a, b)]
@@ -455,7 +457,7 @@ class Elementwise(Casting):
         >>> Tensor([1, 2, 3]).masked_fill(Tensor([True, False, True]), 0).tolist()
         [0, 2, 0]
         """
-        where = tensor_of(mask, "masked_fill")
+        where = tensor_of(mask, "masked_fill", self)
         (a, b), tensors = joined("masked_fill", self, value, dtype=self.uop.dtype)
         shape = broadcast_shape("masked_fill", [a.shape, where.shape])
         nodes = [u.broadcast_to(shape) for u in (where.uop.cast(dtypes.bool), b, a)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..gradient_rules import FUNCTIONS, Function, by_slope
+from ..gradient_rules import FLAT, FUNCTIONS, Function, by_slope
 from ..uop.ops import Ops, UOp
 
 INF = math.inf
@@ -53,9 +53,10 @@ def sign(x: UOp) -> UOp:
     """-1, 0, 1, NaN for NaN; its slope is 0 everywhere."""
     if x.dtype.kind == "bool":
         return x
-    zero = x.detach() + 0.0 if x.dtype.is_float else x._with(0)
+    zero = x + 0.0 if x.dtype.is_float else x._with(0)
     negative = zero if x.dtype.is_unsigned else (x < 0).where(x._with(-1), zero)
-    return (x > 0).where(x._with(1), negative)
+    value = (x > 0).where(x._with(1), negative)
+    return function(FLAT, [value], x)[0] if x.dtype.is_float else value
 
 
 def isnan(x: UOp) -> UOp:
@@ -314,6 +315,18 @@ FUNCTIONS.update(  # from x and the value
     acos=by_slope(lambda x, _: -_on_circle(x)),
 )
 FUNCTIONS["logaddexp"] = _logaddexp_rule
+
+
+def _copysign_rule(node: UOp, g: UOp) -> list[UOp]:
+    _, x, y = node.src
+    return [signbit(y).where(-g, g) * sign(x), y._with(0.0)]
+
+
+def _nextafter_rule(node: UOp, g: UOp) -> list[UOp]:
+    return [g, node.src[2]._with(0.0)]
+
+
+FUNCTIONS.update(copysign=_copysign_rule, nextafter=_nextafter_rule)
 
 
 def function(name: str, values: Sequence[UOp], *inputs: UOp) -> list[UOp]:

@@ -2,9 +2,9 @@
 
 Functions of nodes of float32 or float64. For large x Stirling's series; smaller x are brought down
 into [1, 2] or around 1 and 2 by the recurrence Gamma(x + 1) = x Gamma(x), where fits with the zeros
-as factors keep all digits next to them. Negative x by reflection: near a zero of lgamma or digamma
-at negative x the error is small beside 1, not beside the result. Poles: lgamma is inf there,
-digamma NaN (at 0 an infinity).
+as factors keep all digits next to them. Negative x by reflection: of float32 in pairs
+(`below_zero.py`), of float64 plainly, with errors that near a zero are small beside 1, not beside
+the result. Poles: lgamma is inf there, digamma NaN (at 0 an infinity).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from ..dtype import dtypes
 from ..gradient_rules import FUNCTIONS, by_slope
 from ..uop.ops import Ops, UOp
-from . import coefficients
+from . import below_zero, coefficients
 from .formulas import INF, absolute, function, log, recip
 from .probability import fitted
 
@@ -42,6 +42,9 @@ def lgamma(x: UOp) -> UOp:
     sine = _sine(size)
     reflected = -log(sine) - _log_gamma_above_one(size)
     reflected = sine.eq(0.0).where(sine._with(INF), reflected)  # not the difference of infinities
+    if x.dtype is dtypes.float32:
+        near = size < below_zero.LGAMMA_UP_TO + 0.5
+        reflected = near.where(below_zero.lgamma(near.where(size, 0.5)), reflected)
     value = (x < 0.0).where(reflected, _log_gamma(size))
     value = size.eq(INF).where(size, value) + 0.0  # inf for -inf too, and no -0.0: as scipy
     return function("lgamma", [value], x)[0]
@@ -87,7 +90,11 @@ def _sine(size: UOp) -> UOp:
 def digamma(x: UOp) -> UOp:
     """Gamma'(x) / Gamma(x)."""
     size = absolute(x)
-    value = (x < 0.0).where(_digamma_above_one(size) + _cotangent(size), _digamma(size))
+    if x.dtype is dtypes.float32:
+        below = below_zero.digamma(size)
+    else:
+        below = _digamma_above_one(size) + _cotangent(size)
+    value = (x < 0.0).where(below, _digamma(size))
     value = x.eq(0.0).where(-recip(x), value)
     return function("digamma", [value], x)[0]
 

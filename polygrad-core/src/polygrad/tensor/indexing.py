@@ -84,7 +84,7 @@ class Indexing(Layers):
 
     def __getitem__(self, index: Any) -> Tensor:
         check_owners(self, index)
-        view = parse("getitem", self.shape, index)
+        view = parse("getitem", self.shape, index, self)
         return result(read(self.uop, view), self, *(a.tensor for _, a in view.arrays))
 
     def gather(self, dim: Any = None, index: Any = None, *, axis: Integer | None = None) -> Tensor:
@@ -95,7 +95,7 @@ class Indexing(Layers):
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
         [[2], [3]]
         """
-        at, chosen = either("gather", dim, axis), tensor_of(index, "gather")
+        at, chosen = either("gather", dim, axis), tensor_of(index, "gather", self)
         return self._gathered("gather", chosen, axis_of("gather", at, self.ndim))
 
     def _gathered(self, name: str, chosen: Tensor, axis: int) -> Tensor:
@@ -111,7 +111,10 @@ class Indexing(Layers):
         >>> Tensor([[3, 1, 2]]).take_along_axis(Tensor([[1, 2, 0]]), 1).tolist()
         [[1, 2, 3]]
         """
-        axis, chosen = either("take_along_axis", axis, dim), tensor_of(indices, "take_along_axis")
+        axis, chosen = (
+            either("take_along_axis", axis, dim),
+            tensor_of(indices, "take_along_axis", self),
+        )
         if axis is None:
             return self.ravel().take_along_axis(chosen.ravel(), 0)
         a = axis_of("take_along_axis", axis, self.ndim)
@@ -154,7 +157,7 @@ class Indexing(Layers):
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
         [1, 3]
         """
-        chosen = tensor_of(mask, "masked_select")
+        chosen = tensor_of(mask, "masked_select", self)
         both = broadcast_shape("masked_select", [self.shape, chosen.shape])
         return self.expand(both)[chosen.expand(both).cast(dtypes.bool)]
 
@@ -167,7 +170,7 @@ class Indexing(Layers):
         columns = nonzero(self.cast(dtypes.bool))
         count = len(columns[0]) if columns else int(bool(self))
         flat = [n for row in zip(*columns, strict=True) for n in row]
-        return _vector(flat).reshape((count, self.ndim))
+        return _vector(flat, self).reshape((count, self.ndim))
 
 
 def check_owners(x: Base, index: Any, *more: Any) -> None:
@@ -187,10 +190,11 @@ def _listed(indices: Any) -> Any:
 # ---- parsing
 
 
-def parse(name: str, shape: Shape, index: Any) -> View:
-    """`index` of a tensor of `shape`, checked; `name` is the operation's in errors."""
+def parse(name: str, shape: Shape, index: Any, *beside: Base) -> View:
+    """`index` of a tensor of `shape`, checked; `name` is the operation's in errors. Lists and
+    arrays in it are put on the device of the tensor that it indexes."""
     given = _settled(index if isinstance(index, tuple) else (index,))
-    items, dots = _filled(shape, _arrays_of(given))
+    items, dots = _filled(shape, _arrays_of(given, beside))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
     moving: list[Moving] = []
@@ -293,7 +297,7 @@ def _place(advanced: Sequence[int], dots: int) -> int:
     return 0 if advanced[0] < dots <= advanced[-1] else advanced[0]
 
 
-def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
+def _arrays_of(items: tuple[Any, ...], beside: Sequence[Base]) -> list[Any]:
     """Items as int, slice, None, Ellipsis and Array; a mask gives one Array for each of its
     axes."""
     out: list[Any] = []
@@ -305,9 +309,9 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
                 "an index is no bool; use where(), or a mask of the tensor's shape."
             )
         elif isinstance(item, range):
-            out += _arrays(list(item))
+            out += _arrays(list(item), beside)
         elif isinstance(item, (Base, list, tuple)) or getattr(item, "shape", ()) != ():
-            out += _arrays(item)
+            out += _arrays(item, beside)
         elif isinstance(item, Symbol):
             out.append(item)
         elif converts(item, "__index__"):
@@ -318,8 +322,8 @@ def _arrays_of(items: tuple[Any, ...]) -> list[Any]:
     return out
 
 
-def _arrays(item: Any) -> list[Array]:
-    tensor = tensor_of(item, "an index")
+def _arrays(item: Any, beside: Sequence[Base]) -> list[Array]:
+    tensor = tensor_of(item, "an index", *beside)
     if tensor.dtype.kind == "bool":
         return _mask(tensor)
     if tensor.dtype.is_float:
@@ -345,15 +349,15 @@ def _mask(tensor: Tensor) -> list[Array]:
     if not columns:
         raise ArgumentError("a 0-d mask is no index; use where().")
     return [
-        Array(_vector(column), (0, n - 1) if column else None, n)
+        Array(_vector(column, tensor), (0, n - 1) if column else None, n)
         for column, n in zip(columns, tensor.shape, strict=True)
     ]
 
 
-def _vector(values: list[int]) -> Tensor:
+def _vector(values: list[int], beside: Base) -> Tensor:
     from .base import _class
 
-    return _class(values, dtype=dtypes.int32)
+    return _class(values, dtype=dtypes.int32, device=beside._device)
 
 
 def nonzero(mask: Tensor) -> list[list[int]]:

@@ -88,7 +88,7 @@ def _columns(batch: int, n: int, m: int, dtype: DType, vectors: bool) -> UOp:
     if vectors:
         copied.append(_identity(v, r, n, 12))
         v = v.after(copied[1])
-    if n == 1:
+    if n < 2:  # there is no pair
         return finished(copied[0].group(*copied[1:]).end(r).sink(arg=KernelInfo("svd")))
     w = w.after(copied[0])
     loops = _Sweeps(batch, n)

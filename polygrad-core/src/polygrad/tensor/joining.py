@@ -190,7 +190,7 @@ def _parts(
 def _same_dtype(name: str, tensors: Sequence[Operand]) -> tuple[list[UOp], list[Tensor]]:
     if not tensors:
         raise ArgumentError(f"{name} takes at least one tensor.")
-    used = [tensor_of(t, name) for t in tensors]
+    used = [tensor_of(t, name, *tensors) for t in tensors]
     dtype = common_dtype(used)
     return [t.uop.cast(dtype) for t in used], used
 

@@ -43,7 +43,9 @@ class Kernels(Indexing):
         >>> Tensor.empty(3).custom_kernel(Tensor([1.0, 2.0, 3.0]), fxn=double)[0].tolist()
         [2.0, 4.0, 6.0]
         """
-        tensors: list[Tensor] = [tensor_of(t, "custom_kernel") for t in (self, *others)]
+        tensors: list[Tensor] = [
+            tensor_of(t, "custom_kernel", self, *others) for t in (self, *others)
+        ]
         places = [Placeholder.param(i, t.dtype, t.shape) for i, t in enumerate(tensors)]
         sink = finished(_sink(fxn, places))
         stored = written(sink)

@@ -61,7 +61,7 @@ class Linalg(Activation):
         >>> Tensor([[1.0, 2.0]]).matmul(Tensor([[3.0], [4.0]])).tolist()
         [[11.0]]
         """
-        right = tensor_of(other, "matmul")
+        right = tensor_of(other, "matmul", self)
         return self._matmul("matmul", self, right, dtype)
 
     dot = mm = bmm = matmul
@@ -87,10 +87,10 @@ class Linalg(Activation):
         return result(out.reshape(shape).cast(outer), x, y)
 
     def __matmul__(self, other: Operand) -> Tensor:
-        return self._matmul("matmul", self, tensor_of(other, "matmul"))
+        return self._matmul("matmul", self, tensor_of(other, "matmul", self))
 
     def __rmatmul__(self, other: Operand) -> Tensor:
-        return self._matmul("matmul", tensor_of(other, "matmul"), self)
+        return self._matmul("matmul", tensor_of(other, "matmul", self), self)
 
     def outer(self, other: Operand) -> Tensor:
         """Every product of an element of self with one of `other`, both with one axis.
@@ -98,7 +98,7 @@ class Linalg(Activation):
         >>> Tensor([1, 2]).outer(Tensor([3, 4])).tolist()
         [[3, 4], [6, 8]]
         """
-        right = tensor_of(other, "outer")
+        right = tensor_of(other, "outer", self)
         if self.ndim != 1 or right.ndim != 1:
             raise ShapeError(f"outer takes two vectors, not shapes {self.shape} and {right.shape}.")
         return self.unsqueeze(1) * right.unsqueeze(0)
@@ -126,7 +126,7 @@ class Linalg(Activation):
         """
         if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
             operands = tuple(operands[0])
-        tensors = [tensor_of(x, "einsum") for x in operands]
+        tensors = [tensor_of(x, "einsum", *operands) for x in operands]
         inner, outer = product_dtypes(common_dtype(tensors) if tensors else dtypes.float32)
         if dtype is not None:
             inner = outer = to_dtype(dtype)

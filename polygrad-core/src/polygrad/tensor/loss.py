@@ -43,7 +43,7 @@ class Loss(Pooling):
         0.6931
         """
         name = "cross_entropy"
-        y = tensor_of(target, name)
+        y = tensor_of(target, name, self)
         at = own_axis(name, (1 if self.ndim > 1 else 0) if axis is None else axis, self.ndim)
         _check_smoothing(name, label_smoothing)
         logs = log_softmax(wide(self.uop), (at,))
@@ -81,7 +81,7 @@ class Loss(Pooling):
         0.5
         """
         at = own_axis("nll_loss", 1 if self.ndim > 1 else 0, self.ndim)
-        y = tensor_of(target, "nll_loss")
+        y = tensor_of(target, "nll_loss", self)
         return self._class_targets(
             "nll_loss", wide(self._float()), y, at, reduction, 0.0, ignore_index, weight
         )
@@ -192,7 +192,7 @@ class Loss(Pooling):
         used = [other]
         yes, no = formulas.softplus(-x), formulas.softplus(x)  # -log sigmoid(x), -log sigmoid(-x)
         if pos_weight is not None:
-            w = tensor_of(pos_weight, "binary_crossentropy_logits")
+            w = tensor_of(pos_weight, "binary_crossentropy_logits", self)
             used.append(w)
             yes = yes * w.uop.cast(x.dtype).broadcast_to(x.shape)
         return self._ended(
@@ -280,7 +280,7 @@ class Loss(Pooling):
         return self._ended("kl_div", loss, "sum", None, other) / float(self.shape[0])
 
     def _pair(self, name: str, target: Operand) -> tuple[UOp, UOp, Base]:
-        other = tensor_of(target, name)
+        other = tensor_of(target, name, self)
         if other.shape != self.shape:
             raise ShapeError(f"{name}: shapes {self.shape} and {other.shape} differ.")
         x = wide(self._float())

@@ -13,7 +13,7 @@ import math
 from typing import Final, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..gradient_rules import FUNCTIONS
+from ..gradient_rules import FLAT, FUNCTIONS
 from ..uop.ops import Ops, UOp
 from .formulas import INF, function, product_error
 
@@ -44,13 +44,13 @@ FORMATS: Final = {
 
 def floor_quotient(a: UOp, b: UOp) -> UOp:
     """Python's `//`; integers: 0 for a zero divisor."""
-    return _floor_of_floats(a.detach(), b.detach()) if a.dtype.is_float else a // b
+    return function(FLAT, [_floor_of_floats(a, b)], a, b)[0] if a.dtype.is_float else a // b
 
 
 def trunc_quotient(a: UOp, b: UOp) -> UOp:
     """Rounded towards zero; integers: 0 for a zero divisor."""
     if a.dtype.is_float:
-        return UOp.alu(Ops.TRUNC, a / b)
+        return function(FLAT, [UOp.alu(Ops.TRUNC, a / b)], a, b)[0]
     if a.dtype.is_unsigned:
         return a // b
     quotient = a // b

@@ -191,7 +191,7 @@ class Sorting(Kernels):
         >>> Tensor([1, 3, 5]).searchsorted(Tensor([0, 3, 9])).tolist()
         [0, 1, 3]
         """
-        wanted = tensor_of(values, "searchsorted")
+        wanted = tensor_of(values, "searchsorted", self)
         lead = self.shape[:-1]
         if not self.ndim or (lead and lead != wanted.shape[:-1]):
             raise ShapeError(

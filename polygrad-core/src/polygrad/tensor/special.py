@@ -74,7 +74,7 @@ class Special(Linalg):
         >>> Tensor([1, 2, 3]).isin(Tensor([3, 1])).tolist()
         [True, False, True]
         """
-        known = tensor_of(elements, "isin").ravel()
+        known = tensor_of(elements, "isin", self).ravel()
         return (self.unsqueeze(-1) == known).any(-1)
 
     # ---- products
@@ -85,7 +85,7 @@ class Special(Linalg):
         >>> Tensor([1, 2]).kron(Tensor([1, 10])).tolist()
         [1, 10, 2, 20]
         """
-        right = tensor_of(other, "kron")
+        right = tensor_of(other, "kron", self)
         n = max(self.ndim, right.ndim)
         a = (1,) * (n - self.ndim) + self.shape
         b = (1,) * (n - right.ndim) + right.shape
@@ -100,7 +100,7 @@ class Special(Linalg):
         >>> Tensor([[1, 2]]).tensordot(Tensor([[3, 4]])).item()
         11
         """
-        right = tensor_of(other, "tensordot")
+        right = tensor_of(other, "tensordot", self)
         if not isinstance(axes, (tuple, list)):
             axes = integer("tensordot", "axes", axes)
             if not 0 <= axes <= min(self.ndim, right.ndim):
@@ -130,7 +130,7 @@ class Special(Linalg):
         >>> Tensor([[1]]).addmm(Tensor([[2, 3]]), Tensor([[4], [5]])).tolist()
         [[24]]
         """
-        return self.mul(beta) + tensor_of(a, "addmm").matmul(b).mul(alpha)
+        return self.mul(beta) + tensor_of(a, "addmm", self, b).matmul(b).mul(alpha)
 
     def cross(
         self, other: Operand, axis: Integer | None = None, *, dim: Integer | None = None
@@ -140,7 +140,7 @@ class Special(Linalg):
         >>> Tensor([1, 0, 0]).cross(Tensor([0, 1, 0])).tolist()
         [0, 0, 1]
         """
-        right = tensor_of(other, "cross")
+        right = tensor_of(other, "cross", self)
         axis = either("cross", axis, dim)
         a = own_axis("cross", -1 if axis is None else axis, self.ndim)
         if self.shape != right.shape or self.shape[a] != 3:
@@ -268,7 +268,7 @@ def _listed(tensors: Sequence[Any]) -> list[Tensor]:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     if not given:
         raise ArgumentError("a stack takes at least one tensor.")
-    return [tensor_of(t, "a stack") for t in given]
+    return [tensor_of(t, "a stack", *given) for t in given]
 
 
 def _atan2(y: UOp, x: UOp) -> UOp:

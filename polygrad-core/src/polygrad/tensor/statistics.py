@@ -107,7 +107,9 @@ class Statistics(Writing):
         at = last.where(at._with(n - 1), at)
         inside = (at >= 0) & formulas.isnan(x.uop).eq(False)
         places = result(inside.where(at, at._with(n)), x, edges)
-        counts = places._counted(n, None if weights is None else tensor_of(weights, "w").ravel())
+        counts = places._counted(
+            n, None if weights is None else tensor_of(weights, "w", self).ravel()
+        )
         if not density:
             return counts, edges
         widths = edges[1:] - edges[:-1]
@@ -116,7 +118,7 @@ class Statistics(Writing):
     def _edges(self, bins: Any, ends: Sequence[Real] | None) -> Tensor:
         name = "histogram"
         if not hasattr(bins, "__index__") or getattr(bins, "shape", ()) != ():
-            edges = tensor_of(bins, name)
+            edges = tensor_of(bins, name, self)
             if edges.ndim != 1 or edges.shape[0] < 2:
                 raise ShapeError(f"{name}: edges are a vector of two or more, not {edges.shape}.")
             return edges.cast(self.dtype)
@@ -132,7 +134,7 @@ class Statistics(Writing):
             low, high = pair
             if not low <= high:
                 raise ArgumentError(f"{name}: the range {tuple(ends)} does not rise.")
-        low, high = (tensor_of(e, name).cast(self.dtype) for e in (low, high))
+        low, high = (tensor_of(e, name, self).cast(self.dtype) for e in (low, high))
         flat = low.eq(high)
         low, high = flat.where(low - 0.5, low), flat.where(high + 0.5, high)
         part = self.linspace(0.0, 1.0, n + 1, dtype=self.dtype)
@@ -229,7 +231,7 @@ class Statistics(Writing):
         >>> Tensor([[0.0, 0.0]]).cdist(Tensor([[3.0, 4.0]])).tolist()
         [[5.0]]
         """
-        right = tensor_of(other, "cdist")
+        right = tensor_of(other, "cdist", self)
         if self.ndim < 2 or right.ndim < 2 or self.shape[-1] != right.shape[-1]:
             raise ShapeError(f"cdist: rows of {self.shape} and {right.shape} have no distance.")
         (a, b), tensors = joined_floats("cdist", self.unsqueeze(-2), right.unsqueeze(-3))
@@ -289,12 +291,14 @@ class Statistics(Writing):
         >>> Tensor([0, 0, 0]).index_put((Tensor([2, 2]),), 3, accumulate=True).tolist()
         [0, 0, 6]
         """
-        view = parse("index_put", self.shape, indices if isinstance(indices, tuple) else (indices,))
+        view = parse(
+            "index_put", self.shape, indices if isinstance(indices, tuple) else (indices,), self
+        )
         total = self.numel()
         kind = dtypes.int64 if total >= 1 << 31 else dtypes.int32
         numbers = (UOp.iota(total, kind) + 1).reshape(self.shape)
         places = read(numbers, view) - 1  # outside its axis an index reads 0, here -1
-        given = operand(values, "index_put")
+        given = operand(values, "index_put", self)
         if isinstance(given, Base):
             updates = given.uop.cast(self.dtype)
             if broadcast_shape("index_put", [places.shape, updates.shape]) != places.shape:
@@ -359,7 +363,7 @@ class Statistics(Writing):
         (a, b), tensors = joined_floats("nextafter", self, other)
         if a.dtype not in _BITS:
             raise DTypeError(f"nextafter takes floats of 16 bits or more, not {a.dtype.name}.")
-        return result(_next_float(a, b), *tensors)
+        return result(formulas.sloped("nextafter", _next_float(a, b), a, b), *tensors)
 
     @staticmethod
     def logspace(

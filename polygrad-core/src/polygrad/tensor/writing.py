@@ -22,6 +22,7 @@ from .base import (
     Integer,
     Operand,
     Scalar,
+    _leaves,
     axis_of,
     either,
     operand,
@@ -54,21 +55,22 @@ class Writing(Decompositions):
     __slots__ = ()
 
     def __setitem__(self, index: Any, value: Operand) -> None:
-        given: Any = operand(value, "setitem")
+        given: Any = operand(value, "setitem", self)
         check_owners(self, index, given)
         before_write(self, given)
         if not isinstance(given, Base):
             given = self._number(given)
         if _is_mask(index, self):
-            self._assign(_masked(self.uop, tensor_of(index, "setitem").uop, given))
+            chosen = tensor_of(index, "setitem", self)
+            self._assign(_masked(self.uop, chosen.uop, given), _tracked(given))
             return
-        view = parse("setitem", self.shape, index)
+        view = parse("setitem", self.shape, index, self)
         if view.arrays:
             check_owners(self, tuple(a.tensor for _, a in view.arrays))  # lists are tensors now
             new = _scattered(self.uop, view, given)
         else:
             new = _overlaid(self.uop, view, given)
-        self._assign(new)
+        self._assign(new, _tracked(given))
 
     def _number(self, value: Scalar) -> UOp:
         """A number to be written: one that no Plan depends on if there is memory to write to, so
@@ -78,8 +80,12 @@ class Writing(Decompositions):
             return constant
         return runtime_of(self).scalar(self.dtype, value)
 
-    def _assign(self, value: UOp) -> None:
-        """Put `value` in place of the old one: storage is written to, an expression is replaced."""
+    def _assign(self, value: UOp, tracked: bool = False) -> None:
+        """Put `value` in place of the old one: storage is written to, an expression is replaced.
+
+        If gradients are to go through the value (`tracked`), this tensor is its result from now on,
+        as torch's are: no leaf, and an expression, for memory would forget where it came from.
+        """
         capture, old = capturing.get(), self.uop
         if capture is not None:
             capture.note(self)
@@ -87,6 +93,11 @@ class Writing(Decompositions):
             return
         if self._requires_grad and is_leaf(self):
             value = value.detach()
+        elif tracked and capture is None and self._requires_grad is not False:
+            self._replace(value)
+            _leaves.pop(id(self.uop), None)
+            self._requires_grad = True
+            return
         self._replace(old.after(old.store(value)) if _stored(old) else value)
 
     def scatter(
@@ -135,7 +146,7 @@ class Writing(Decompositions):
         >>> Tensor([[0, 0], [0, 0]]).index_add(0, Tensor([1, 1]), Tensor([[1, 2], [3, 4]])).tolist()
         [[0, 0], [4, 6]]
         """
-        a, chosen = axis_of("index_add", dim, self.ndim), tensor_of(index, "index_add")
+        a, chosen = axis_of("index_add", dim, self.ndim), tensor_of(index, "index_add", self)
         shape = (*self.shape[:a], chosen.numel(), *self.shape[a + 1 :])
         if chosen.ndim != 1 or source.shape != shape:
             raise ShapeError(
@@ -168,8 +179,8 @@ class Writing(Decompositions):
             valid = [r for r in _REDUCE if r]
             raise ArgumentError(f"{name}: {no_such('reduce', reduce, valid)}")
         a = axis_of(name, dim, self.ndim)
-        chosen = tensor_of(index, name)
-        given = operand(src, name)
+        chosen = tensor_of(index, name, self)
+        given = operand(src, name, self)
         used = [self, chosen]
         if isinstance(given, Base):
             used.append(given)  # type: ignore[arg-type]
@@ -208,7 +219,7 @@ class Writing(Decompositions):
                 f"{sign}=: a result of {value.dtype.name} does not fit {self.dtype.name};"
                 f" use x = x {sign} y instead, or cast."
             )
-        self._assign(value.uop.cast(self.dtype))
+        self._assign(value.uop.cast(self.dtype), _tracked(value))
         return self  # type: ignore[return-value]
 
     def __iadd__(self, other: Operand) -> Tensor:
@@ -246,6 +257,10 @@ class Writing(Decompositions):
 
     def __irshift__(self, other: Operand) -> Tensor:
         return self._become(">>", self.__rshift__, other)
+
+
+def _tracked(value: Any) -> bool:
+    return isinstance(value, Base) and bool(value._requires_grad)
 
 
 def _stored(u: UOp) -> bool:
@@ -307,7 +322,7 @@ def _masked(x: UOp, mask: UOp, value: Any) -> UOp:
 
 def _compressed(x: UOp, mask: UOp, value: Base) -> UOp:
     """One value for each true element: the mask is computed to number them."""
-    view = parse("setitem", x.shape, result(mask))
+    view = parse("setitem", x.shape, result(mask, value))
     return _scattered(x, view, value)
 
 

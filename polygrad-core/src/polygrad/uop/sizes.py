@@ -19,11 +19,12 @@ by their actual sizes at the start of it: what is read back, copied or saved is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, StateError, VaryingSize, public, shown
+from ..errors import ArgumentError, PolygradError, StateError, VaryingSize, public, shown
 from .linear import linear
 from .ops import Ops, UOp, size, toposort
 from .provenance import hand_on
@@ -271,7 +272,8 @@ def _value(node: UOp) -> int | None:
 
 
 def value_of(n: int) -> int:
-    """A size as a number. Raises StateError where one of its variables has no value."""
+    """A size as a number. Raises StateError where one of its variables has no value, CaptureError
+    inside of what is being captured."""
     if not isinstance(n, Size):
         return n
     value = _value(n.node)
@@ -440,8 +442,18 @@ def _opened(variable: UOp) -> UOp:
     return UOp(Ops.VARIABLE, variable.dtype, (), variable.arg[:3])
 
 
-def _no_value(variable: UOp) -> StateError:
+# From the name of a variable to the error of reading it, while a function is captured: there it has
+# no value because every call gives another. Floors above put it in.
+captured: ContextVar[Callable[[str], PolygradError] | None] = ContextVar(
+    "polygrad_captured_sizes", default=None
+)
+
+
+def _no_value(variable: UOp) -> PolygradError:
     name = variable.arg[0]
+    refusal = captured.get()
+    if refusal is not None:
+        return refusal(name)
     return StateError(f"the variable {name!r} has no value: bind one, as {name}.bind(5).")
 
 
