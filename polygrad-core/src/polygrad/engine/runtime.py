@@ -136,12 +136,13 @@ class Runtime:
             f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
 
-    def read(self, leaf: UOp, nbytes: int | None = None) -> memoryview:
-        """A copy of the bytes of a leaf, or of the first; StateError if it has none."""
+    def read_into(self, leaf: UOp, data: memoryview, offset: int = 0) -> None:
+        """Fill `data` with the bytes of a leaf from `offset` on; StateError if it has none."""
         if self is _default:
-            return self.buffer_of(leaf).read(nbytes)
+            self.buffer_of(leaf).read_into(data, offset)
+            return
         with self.lock:  # `dispose`, of which the default runtime knows nothing, waits
-            return self.buffer_of(leaf).read(nbytes)
+            self.buffer_of(leaf).read_into(data, offset)
 
     def _refuse_others(self, table: WeakTable[Any], node: UOp) -> None:
         """Raise what explains that a node is not in `table`, if another runtime or the end of this

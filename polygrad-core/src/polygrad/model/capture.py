@@ -20,6 +20,7 @@ from ..engine.capture import Capture
 from ..engine.record import functional
 from ..engine.runtime import Runtime, current
 from ..errors import ArgumentError, CaptureError, shown
+from ..nn.init import decays
 from ..nn.state import get_state_dict, is_parameter, put_back
 from ..schedule.cache import substitute_all
 from ..tensor import Tensor
@@ -46,10 +47,12 @@ class State:
     role: str
     tensor: Tensor
     symbol: UOp
+    decays: bool = True  # whether weight decay shrinks it, unless the optimizer says otherwise
 
     @classmethod
     def of(cls, role: str, tensor: Tensor) -> State:
-        return cls(role, tensor, UOp.buffer(tensor.dtype, tensor.shape, tensor.device))
+        symbol = UOp.buffer(tensor.dtype, tensor.shape, tensor.device)
+        return cls(role, tensor, symbol, decays(tensor))
 
     @property
     def spec(self) -> Spec:

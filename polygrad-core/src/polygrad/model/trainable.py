@@ -159,8 +159,21 @@ class Trainable(Runnable):
             "lr": lr,
             "options": optimizer.config,
             "steps": optimizer.steps,
+            **self._exempt_by(optimizer),
         }
+
+    def _exempt_by(self, optimizer: Optimizer) -> dict[str, Any]:
+        """The parameters that its decay_filter exempts: a function itself is in no bundle."""
+        choice = optimizer.decay_filter
+        names = [n for n, s in self.states.items() if s.role == "param"]
+        return {} if choice is None else {"exempt": [n for n in names if not choice(n)]}
 
 
 def _options(config: dict[str, Any] | None) -> dict[str, Any]:
-    return {**config["options"], "lr": config["lr"]} if config else {}
+    if not config:
+        return {}
+    options = {**config["options"], "lr": config["lr"]}
+    if "exempt" in config:
+        exempt = frozenset(config["exempt"])
+        options["decay_filter"] = lambda name: name not in exempt
+    return options

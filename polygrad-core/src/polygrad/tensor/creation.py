@@ -52,6 +52,13 @@ def constant(name: str, shape: tuple[int, ...], value: Scalar, dtype: DType) -> 
     return const.broadcast_to(shape) if shape else const
 
 
+def _storage(name: str, shape: Any, dtype: Any, device: Any, requires_grad: Flag | None) -> Tensor:
+    from .store import new_leaf
+
+    d = dtypes.default_float if dtype is None else to_dtype(dtype)
+    return new_leaf(d, sizes(name, shape), device, None, requires_grad)
+
+
 class Creation(Loss):
     """Static methods that make tensors."""
 
@@ -66,10 +73,20 @@ class Creation(Loss):
         >>> Tensor.empty(2, 3).shape
         (2, 3)
         """
-        from .store import new_leaf
+        return _storage("empty", shape, dtype, device, requires_grad)
 
-        d = dtypes.default_float if dtype is None else to_dtype(dtype)
-        return new_leaf(d, sizes("empty", shape), device, None, requires_grad)
+    @staticmethod
+    def invalids(
+        *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
+        """`empty` by the name for elements that mean nothing before they are written: storage of a
+        shape, float32 without a dtype. Raises ShapeError for a negative size.
+
+        >>> x = Tensor.invalids(3, dtype="int32")
+        >>> x.assign(Tensor([1, 2, 3])).tolist()
+        [1, 2, 3]
+        """
+        return _storage("invalids", shape, dtype, device, requires_grad)
 
     @staticmethod
     def full(
@@ -132,8 +149,10 @@ class Creation(Loss):
         dtype: Any = None,
         device: Any = None,
         requires_grad: Flag | None = None,
+        buffer: Flag = True,
     ) -> Tensor:
-        """`fill_value` in the shape, dtype and place of self.
+        """`fill_value` in the shape, dtype and place of self. `buffer` says elsewhere whether it
+        may be written to; here a tensor gets its storage when it is written to, so it always may.
 
         >>> Tensor([1, 2]).full_like(5).tolist()
         [5, 5]
