@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygrad import Context, Tensor, jit, nn
+from polygrad import Context, Tensor, nn
 from polygrad.errors import IndexError_
 
 X = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 4)
@@ -132,16 +132,28 @@ def test_labels_are_checked(device: str) -> None:
             scores.cross_entropy(Tensor([0, -1, 2]))
 
 
-def test_a_compiled_function_runs_uncompiled(device: str) -> None:
-    """Under the setting each call is checked; a capture could not be."""
-    f = jit(lambda x, i: x[i] * 2)
+def test_class_numbers_are_checked(device: str) -> None:
+    """one_hot; max_unpool2d; ctc_loss, whose padding may be anything."""
+    x, places = Tensor(X.reshape(1, 1, 3, 4)).max_pool2d(2, 1, return_indices=True)
+    logs = Tensor(np.zeros((4, 2, 3), np.float32)).log_softmax(2)
+    steps, lengths = Tensor([4, 4]), Tensor([2, 1])
+
+    def ctc(labels: list[list[int]]) -> Tensor:
+        return logs.ctc_loss(Tensor(labels), steps, lengths)
+
+    assert Tensor([3, -1]).one_hot(3).tolist() == [[0, 0, 0]] * 2
     with Context(POLY_CHECK=1):
-        assert f(Tensor([1.0, 2.0]), Tensor([1])).tolist() == [4.0]
-        with pytest.raises(IndexError_, match="getitem"):
-            f(Tensor([1.0, 2.0]), Tensor([5]))
-    assert f.stats()["captures"] == 0
-    assert f(Tensor([1.0, 2.0]), Tensor([5])).tolist() == [0.0]
-    assert f.stats()["captures"] == 1
+        assert Tensor([2, 0]).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+        assert x.max_unpool2d(places, 2, 1).shape == (1, 1, 3, 4)
+        assert np.isfinite(ctc([[1, 2], [1, -1]]).item())
+        for call, text in (
+            (lambda: Tensor([2, 3]).one_hot(3), r"one_hot: element \(1,\) .* 3, .*the 3 classes"),
+            (lambda: Tensor([-1, 3]).one_hot(3), r"one_hot: element \(0,\) of the index is -1"),
+            (lambda: x.max_unpool2d(places + 12, 2, 1), r"max_unpool2d: element \(0, 0, 0, 0\)"),
+            (lambda: ctc([[1, 3], [1, 9]]), r"ctc_loss: element \(0, 1\) of the index is 3"),
+        ):
+            with pytest.raises(IndexError_, match=text):
+                call()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])

@@ -42,9 +42,10 @@ from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current, owned_by, use
-from .errors import ArgumentError, CaptureWarning, public, shown, user_level
+from .errors import ArgumentError, CaptureWarning, IndexError_, public, shown, user_level
 from .tensor import Tensor
 from .tensor.base import _no_grad, one_owner, replayed
+from .tensor.checks import Guard, guard_of
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
 from .uop.sizes import opened, rebound, values_in
@@ -82,7 +83,7 @@ class Signature(NamedTuple):
     structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
     tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
     alike: tuple[tuple[int, int], ...]  # which of them are one (`alike`)
-    training: bool
+    modes: tuple[bool, Any]  # TRAINING and POLY_CHECK
     no_grad: bool
     runtime: Runtime
     around: tuple[Any, ...]  # what the function reads from closure, globals and its object
@@ -134,8 +135,6 @@ class Compiled:
         self._calls += 1
         captured = self._find(signature, tensors, numbers)
         if captured is None:
-            if settings.get("POLY_CHECK"):  # what is captured has no calls left to check
-                return self.function(*args, **kwargs)
             captured = self._capture(signature, args, kwargs, tensors, numbers)
         return captured(tensors, numbers, signature)
 
@@ -208,13 +207,13 @@ class Compiled:
                 for t in tensors
             ]
         )
-        training = bool(settings.override("TRAINING"))
+        modes = settings.modes()
         around: tuple[Any, ...] = ()
         if self._places is None or self._places:
             first = structure[0] if structure else None
             around = self._around(first.it if isinstance(first, Same) else self.receiver)
         ways = alike(tensors) if len(tensors) > 1 else ()
-        return Signature(structure, shown, ways, training, _no_grad.get(), current(), around)
+        return Signature(structure, shown, ways, modes, _no_grad.get(), current(), around)
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
         if self._places is None:
@@ -331,7 +330,9 @@ class _Captured:
         trace: Trace,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         slopes: Slopes | None,
+        guard: Guard | None,
     ) -> None:
+        self.guard = guard
         capture, outputs, assigned = trace.capture, trace.outputs, trace.assigned
         self.slopes, self.before = slopes, tuple(capture.before_calls)
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
@@ -350,8 +351,6 @@ class _Captured:
     def __call__(
         self, tensors: Sequence[Tensor], numbers: Sequence[int | float], signature: Signature
     ) -> Any:
-        for prepare in self.before:
-            prepare()
         runtime = self.recorded.runtime
         specs = self.specs
         given = tensors if self.inputs is None else [tensors[i] for i in self.inputs]
@@ -366,6 +365,10 @@ class _Captured:
             bound = values_in(sizes_of(tensors, signature.structure))
             values = [*values, *[bound[v] for v in self.sizes]]
             specs = tuple([(d, tuple([rebound(n, bound) for n in s]), p) for d, s, p in specs])
+        if self.guard is not None:
+            self._check(self.guard, inputs, values, bound)
+        for prepare in self.before:
+            prepare()
         buffers = self.recorded.with_leaves(inputs, values)
         if self.plain:
             return _fresh(runtime, buffers[0], specs[0])
@@ -378,6 +381,17 @@ class _Captured:
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
         return filled(self.outputs, made, numbers)
+
+    def _check(
+        self, guard: Guard, inputs: Sequence[UOp], values: Sequence[Any], sizes: Mapping[UOp, int]
+    ) -> None:
+        """Raises IndexError_, with everything as before the call."""
+        try:
+            guard.judge(guard.recorded.with_leaves(inputs, values), sizes)
+        except IndexError_:
+            if self.drawn is not None:
+                self.recorded.runtime.draws.give_back(values[len(self.values) + 2], self.drawn)
+            raise
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
@@ -401,15 +415,12 @@ def _compiled(trace: Trace) -> _Captured:
     capture, updates = trace.capture, trace.updates
     holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
     variables = [v for v, _ in capture.numbers.values()]
-    recorded = make_plan(
-        trace.roots,
-        [trace.leaves[i] for i in trace.inputs],
-        [*variables, *(capture.draw_nodes or ()), *trace.sizes],
-        updates,
-        holders,
-    )
+    inputs = [trace.leaves[i] for i in trace.inputs]
+    given = [*variables, *(capture.draw_nodes or ()), *trace.sizes]
+    recorded = make_plan(trace.roots, inputs, given, updates, holders)
+    guard = guard_of(capture.checks, lambda roots: make_plan(roots, inputs, given, {}, holders))
     outside = [o for o in capture.outside.values() if not capture.symbolic([o.node])]
     slopes = slopes_of(trace, outside)
     default = next((f.device for f in recorded.routine.fresh), "")
     specs = [(r.dtype, r.shape, r.device or default) for r in trace.roots]
-    return _Captured(recorded, trace, specs, slopes)
+    return _Captured(recorded, trace, specs, slopes, guard)

@@ -276,21 +276,22 @@ class Model(Trainable):
                 state.symbol = moved[old] = UOp.buffer(old.dtype, old.shape, target)
             realize([s.tensor for s in self.states.values()])
         for name, e in captured.entrypoints.items():
-            roots = substitute_all(e.roots, moved)
-            count = len(e.outputs)
+            roots = substitute_all([*e.roots, *[c.node for c in e.checks]], moved)
+            count, last = len(e.outputs), len(e.roots)
             captured.entrypoints[name] = Entrypoint(
                 e.inputs,
                 dict(zip(e.outputs, roots[:count], strict=True)),
-                dict(zip(e.writes, roots[count:], strict=True)),
+                dict(zip(e.writes, roots[count:last], strict=True)),
                 e.draws,
+                tuple(c._replace(node=u) for u, c in zip(roots[last:], e.checks, strict=True)),
             )
-        self.device, self._ports, self._trainer = target, {}, None
+        self.device, self._ports, self._guards, self._trainer = target, {}, {}, None
         return self
 
     def dispose(self) -> None:
         """Give the memory back; every later use is an error."""
         self._disposed = True
-        self._ports, self._trainer = {}, None
+        self._ports, self._guards, self._trainer = {}, {}, None
         self.captured = Captured({})
 
     free = dispose

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine import Runtime, current, make_plan, use
+from .. import settings
+from ..device.buffer import Buffer
+from ..engine import Recorded, Runtime, current, make_plan, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
+from ..errors import ArgumentError, IndexError_, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
+from ..tensor.checks import Guard
 from ..uop.ops import UOp
 from ..uop.sizes import variables_in
 from .capture import Captured, State, draw_variables
@@ -42,6 +45,7 @@ class Runnable:
         self._optimizer_given: str | Optimizer | None = None
         self._trainer: Trainer | None = None
         self._ports: dict[str, Ports] = {}  # by entrypoint, once it was called
+        self._guards: dict[str, Guard] = {}
         self._ready = self._disposed = False
 
     @property
@@ -90,7 +94,10 @@ class Runnable:
             check_names(given, dict(ports.inputs), f"entrypoint {entrypoint!r}")
         sizes: Values = {}
         buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
-        made = ports.plan(buffers, self._numbers(entry, sizes))
+        numbers = self._numbers(entry, sizes)
+        if entry.checks:
+            self.check(entrypoint, buffers, numbers, sizes)
+        made = ports.plan(buffers, numbers)
         if not readback:
             return Outputs()
         for value in given.values():
@@ -108,13 +115,8 @@ class Runnable:
     def _made_ports(self, name: str, entry: Entrypoint) -> Ports:
         if not self._ready:
             self._check_initialized()
-        plan = make_plan(
-            list(entry.outputs.values()),
-            [self.captured.inputs[n] for n in entry.inputs],
-            [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
-            {self.states[n].symbol: u for n, u in entry.writes.items()},
-            self.holders(),
-        )
+        updates = {self.states[n].symbol: u for n, u in entry.writes.items()}
+        plan = self._compiled(entry, list(entry.outputs.values()), updates)
         inputs = [
             (n, Input(f"entrypoint {name!r}: {n!r}", self.specs[n], self.device, self.runtime))
             for n in entry.inputs
@@ -123,6 +125,35 @@ class Runnable:
         made = Ports(plan, frozenset(entry.inputs), tuple(inputs), tuple(outputs), self.device)
         self._ports[name] = made
         return made
+
+    def _compiled(
+        self, entry: Entrypoint, roots: list[UOp], updates: Mapping[UOp, UOp]
+    ) -> Recorded:
+        """A Plan that takes what a call of `entry` gives."""
+        return make_plan(
+            roots,
+            [self.captured.inputs[n] for n in entry.inputs],
+            [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
+            updates,
+            self.holders(),
+        )
+
+    def check(
+        self, name: str, buffers: Sequence[Buffer], numbers: Sequence[int], sizes: Values
+    ) -> None:
+        """Under POLY_CHECK=1 raise IndexError_ for an index of this call that is outside."""
+        entry = self.captured.entrypoints[name]
+        if not entry.checks or not settings.get("POLY_CHECK"):
+            return
+        if name not in self._guards:
+            self._guards[name] = Guard(entry.checks, lambda roots: self._compiled(entry, roots, {}))
+        guard = self._guards[name]
+        try:
+            guard.judge(guard.recorded(buffers, numbers), sizes)
+        except IndexError_:
+            if entry.draws:
+                self.generator.give_back(numbers[2], entry.draws)
+            raise
 
     def _variables(self, entry: Entrypoint) -> list[UOp]:
         """What the sizes of its inputs depend on."""

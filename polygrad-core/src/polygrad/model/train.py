@@ -112,12 +112,12 @@ class Trainer:
         for name, buffer in self.inputs:
             buffer.write(batch[name])
         at = optimizer.steps + 1
-        numbers: tuple[int | float, ...] = (rates.resolve(optimizer.schedule, at),)
-        if self.draws:
-            numbers += self.model.generator.take(self.draws)
+        rate = rates.resolve(optimizer.schedule, at)
+        numbers: tuple[int, ...] = self.model.generator.take(self.draws) if self.draws else ()
         if self.variables:
             numbers += tuple([batch.sizes[v] for v in self.variables])
-        (loss,) = self.step(self.buffers, numbers)
+        self.model.check("train", self.buffers, numbers, batch.sizes)
+        (loss,) = self.step(self.buffers, (rate, *numbers))
         optimizer.steps = at
         loss.read_into(self.loss)
         return _FLOAT.unpack(self.loss)[0]  # type: ignore[no-any-return]

@@ -85,7 +85,9 @@ class Trainable(Runnable):
             for batch in source.epoch(0):
                 for name, buffer in inputs.items():
                     buffer.write(batch[name])
-                made = ports.plan(list(inputs.values()), self._numbers(entry, batch.sizes))
+                numbers = self._numbers(entry, batch.sizes)
+                self.check("loss", list(inputs.values()), numbers, batch.sizes)
+                made = ports.plan(list(inputs.values()), numbers)
                 losses.append(ports.tensors(made, batch.sizes)["loss"].item())
             return float(sum(losses) / len(losses))
 

@@ -26,6 +26,7 @@ from ..tensor import Tensor
 from .optimizer import Filter, Params, Update, width, with_gradient, zeros
 from .optimizer import Optimizer as Optimizer
 from .optimizer import OptimizerGroup as OptimizerGroup
+from .wrong import times
 
 __all__ = [
     "Adam",
@@ -346,6 +347,7 @@ class Muon(Optimizer):
         decay_filter: Filter | None = None,
         fused: bool = False,
     ) -> None:
+        ns_steps = times(self.name, "ns_steps", ns_steps)
         super().__init__(
             params,
             lr,

@@ -66,9 +66,8 @@ class Optimizer:
         """Take these parameters, with nothing remembered yet."""
         named: Mapping[int, str] = {}
         if isinstance(params, Mapping):
-            named = {
-                id(p): name for name, p in reversed([*params.items()])
-            }  # the first name counts
+            # Of a tensor with two names the first counts.
+            named = {id(p): name for name, p in reversed([*params.items()])}
             params = params.values()
         given = list(params)
         if not all(isinstance(p, Tensor) for p in given):

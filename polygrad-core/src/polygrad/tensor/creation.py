@@ -16,6 +16,7 @@ from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
 from ..uop.sizes import Size, larger
 from .base import Flag, Integer, Real, Scalar, integer, leaf, number, scalar, sizes
+from .checks import check_range
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -302,7 +303,8 @@ class Creation(Loss):
         return tuple(out)
 
     def one_hot(self, num_classes: Integer) -> Tensor:
-        """A new last axis that is 1 at the number each element holds, else 0; int32.
+        """A new last axis that is 1 at the number each element holds, else 0; int32. A number that
+        is no class gives zeros, or is an IndexError under POLY_CHECK=1.
 
         >>> Tensor([0, 2]).one_hot(3).tolist()
         [[1, 0, 0], [0, 0, 1]]
@@ -312,6 +314,7 @@ class Creation(Loss):
         if self.uop.dtype.is_float:
             raise DTypeError(f"one_hot takes the numbers of classes, not {self.uop.dtype.name}.")
         num_classes = integer("one_hot", "num_classes", num_classes, 0)
+        check_range("one_hot", self, 0, num_classes, f"the {num_classes} classes")
         shape = (*self.shape, num_classes)
         mine = self.uop.reshape((*self.shape, 1)).expand(shape)
         classes = UOp.iota(num_classes).cast(mine.dtype).broadcast_to(shape)

@@ -115,7 +115,8 @@ class Interop(Autograd):
         >>> Tensor([1, 2]).shard_(("interp",), axis=0).device
         'interp'
         """
-        names = [device_name(d) for d in ((devices,) if isinstance(devices, str) else devices)]
+        given = devices if isinstance(devices, (tuple, list)) else (devices,)
+        names = [device_name(d) for d in given]
         if axis is not None:
             axis_of("shard_", axis, self.ndim)
         if not names:
