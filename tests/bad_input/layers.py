@@ -247,7 +247,8 @@ embedding(Tensor([1.5]))
         "nn.optim.SGD([layer.weight], momentun=0.9)",
         ArgumentError,
         "SGD: no argument 'momentun'. Did you mean 'momentum'? It takes: params=None, lr=0.001,"
-        " momentum=0.0, weight_decay=0.0, nesterov=False, classic=False.",
+        " momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, decay_filter=None,"
+        " fused=False.",
         "nn.optim.SGD([layer.weight], momentum=0.9)",
     ),
     Mistake(

@@ -14,7 +14,7 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
-from .base import Base, Flag, _leaves, _no_grad, maybe, one_owner, result, wants_gradient
+from .base import Base, Flag, _leaves, _no_grad, also, maybe, one_owner, result, wants_gradient
 from .store import before_write, differentiated, own, realize
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class Autograd(Alignment):
         realize([self])
         return out
 
-    update_from = copy_from
+    update_from = also("update_from", copy_from)
 
     def _assigned(self, value: UOp) -> Tensor:
         self._assign(value)

@@ -17,7 +17,7 @@ from .. import settings
 from ..dtype import dtypes, unpack
 from ..engine.capture import Bounds, Check
 from ..engine.capture import active as capturing
-from ..errors import IndexError_
+from ..errors import IndexError_, called
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.provenance import here
 from ..uop.sizes import actual, rebound
@@ -49,7 +49,7 @@ def check_range(
     capture = capturing.get()
     if capture is not None:
         if capture.watched:
-            bounds = Bounds(name, low, high, what, ignored, here())
+            bounds = Bounds(called() or name, low, high, what, ignored, here())
             capture.checks.append(Check(index.uop, bounds))
     elif settings.get("POLY_CHECK"):
         _check_now(index, Bounds(name, low, high, what, ignored))

@@ -15,7 +15,7 @@ from ..dtype import DType, dtypes, promote, to_dtype
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
 from .activation import Activation
-from .base import Base, Operand, broadcast_shape, common_dtype, result, tensor_of
+from .base import Base, Operand, also, broadcast_shape, common_dtype, result, tensor_of
 from .elementwise import binary
 from .movement import diagonal, swap, unsqueeze
 
@@ -64,7 +64,7 @@ class Linalg(Activation):
         right = tensor_of(other, "matmul")
         return self._matmul("matmul", self, right, dtype)
 
-    dot = mm = bmm = matmul
+    dot, mm, bmm = also("dot", matmul), also("mm", matmul), also("bmm", matmul)
 
     def _matmul(self, name: str, x: Base, y: Base, dtype: Any = None) -> Tensor:
         a, b = x.uop, y.uop
