@@ -211,7 +211,7 @@ def test_a_model_is_checked(device: str, call: str, loaded: bool) -> None:
     model.set_optimizer("sgd", lr=0.1)
     where = "" if loaded else r" at .*test_guards\.py:\d+"
     cases = [
-        (BAD, LABELS, rf"getitem{where}: element \(3,\) .* 5, outside axis 0 of shape \(5, 2\)")
+        (BAD, LABELS, rf"Embedding{where}: element \(3,\) .* 5, outside axis 0 of shape \(5, 2\)")
     ]
     if call != "forward":
         text = rf"cross_entropy{where}: element \(0,\) of the index is 3, outside the 3 classes"

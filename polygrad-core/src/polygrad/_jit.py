@@ -58,6 +58,10 @@ def jit(function: Callable[..., Any]) -> Compiled:
     """Compile `function` at its first call, for the shapes, dtypes and devices of that call.
 
     A later call with others raises ArgumentError. Used as a decorator of a function or a method.
+
+    >>> double = jit(lambda x: x * 2)
+    >>> double(Tensor([1.0, 2.0])).tolist(), double.stats()["captures"]
+    ([2.0, 4.0], 1)
     """
     return Compiled(function, "jit", one_signature=True)
 
@@ -67,6 +71,10 @@ def compile(function: Callable[..., Any], sample_inputs: Sequence[Any] | None = 
     """Compile `function` for each set of shapes, dtypes and devices that it is called with.
 
     With `sample_inputs`, positional arguments, it is captured and compiled at once.
+
+    >>> double = compile(lambda x: x * 2, [Tensor([1.0, 2.0])])
+    >>> double(Tensor([3.0])).tolist(), double.stats()["captures"]
+    ([6.0], 2)
     """
     compiled = Compiled(function, "compile", one_signature=False)
     if sample_inputs is not None:
@@ -115,11 +123,20 @@ class Compiled:
 
     @property
     def name(self) -> str:
+        """What it is trained by: name, rate, options and steps; None if nothing is set.
+
+        >>> jit(len).name
+        'len'
+        """
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """What it is called in messages.
+
+        >>> jit(len).title
+        'jit of len'
+        """
         return f"{self.what} of {self.name}"
 
     @public
@@ -145,12 +162,22 @@ class Compiled:
 
     @public
     def run(self, inputs: Sequence[Any]) -> Any:
-        """Call with a list of positional arguments."""
+        """Call with a list of positional arguments.
+
+        >>> jit(lambda x: x * 2).run([Tensor([1.0, 2.0])]).tolist()
+        [2.0, 4.0]
+        """
         return self(*inputs)
 
     @public
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Capture and compile for these arguments without running."""
+        """Capture and compile for these arguments without running.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> f.prepare(Tensor([1.0, 2.0]))
+        >>> f.stats()["calls"], f.stats()["captures"]
+        (0, 1)
+        """
         if world.several and (home := self._elsewhere((args, kwargs))):
             with use(home):
                 self.prepare(*args, **kwargs)
@@ -162,7 +189,14 @@ class Compiled:
             self._capture(signature, args, kwargs, tensors, numbers)
 
     def stats(self) -> dict[str, int]:
-        """Calls, captures made and kept, and the kernels and scratch bytes of those kept."""
+        """Calls, captures made and kept, and the kernels and scratch bytes of those kept.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> f(Tensor([1.0])).item(), f(Tensor([2.0])).item()
+        (2.0, 4.0)
+        >>> f.stats()["calls"], f.stats()["captures"], f.stats()["kernels"]
+        (2, 1, 1)
+        """
         kept = [c for some in list(self._captures.values()) for c in some]
         plans: list[Plan] = [p for c in kept for p in c.recorded.plans]
         return {
@@ -174,7 +208,14 @@ class Compiled:
         }
 
     def dispose(self) -> None:
-        """Forget every capture; the next call captures anew."""
+        """Forget every capture; the next call captures anew.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> _ = f(Tensor([1.0]))
+        >>> f.dispose()
+        >>> f.stats()["kept"]
+        0
+        """
         with self._lock:
             self._captures.clear()
 

@@ -44,7 +44,14 @@ from typing import Any, TypeVar
 
 
 class PolygradError(Exception):
-    """The root of every error this library raises on purpose."""
+    """The root of every error this library raises on purpose.
+
+    >>> try:
+    ...     Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
+    ... except PolygradError as error:
+    ...     print(error)
+    add: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3.
+    """
 
     # What the message begins with, once `public` has seen that it is the name of an operation;
     # empty when it is settled.

@@ -238,6 +238,10 @@ class Runtime:
 
         The counts are those of `polygrad.stats()`; `mem_used` are bytes of its tensors and scratch
         memory, `plans` the graphs whose Plans it keeps, `tensors` the arrays that have memory.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     rt.Tensor([1.0]).add(1).item(), rt.stats()["launches"]
+        (2.0, 1)
         """
         held = self.buffers()
         return {
@@ -250,7 +254,14 @@ class Runtime:
     @public
     def reset_counters(self) -> None:
         """Count from 0 again. What is held (`mem_used`, `plans`, `tensors`) is not counted but
-        looked up, so it stays."""
+        looked up, so it stays.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     _ = rt.Tensor([1.0]).add(1).item()
+        ...     rt.reset_counters()
+        ...     rt.stats()["launches"]
+        0
+        """
         self.counters.reset()
 
     @public
@@ -258,6 +269,12 @@ class Runtime:
         """Forget the Plans of realised graphs; they are made again when they are met again.
 
         Compiled functions and Models keep theirs. Not for every step: a Plan costs milliseconds.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     _ = rt.Tensor([1.0]).add(1).item()
+        ...     rt.clear_schedule_cache()
+        ...     rt.Tensor([1.0]).add(1).item()
+        2.0
         """
         with self.lock:
             self.plans = None
@@ -265,7 +282,13 @@ class Runtime:
     @public
     def collect(self) -> None:
         """Give back what nobody uses: garbage of Python's, scratch memory, and freed memory that
-        devices keep for the next tensors. For moments of rest; living tensors keep theirs."""
+        devices keep for the next tensors. For moments of rest; living tensors keep theirs.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     rt.collect()
+        ...     rt.Tensor([1.0]).add(1).item()
+        2.0
+        """
         import gc
 
         gc.collect()
@@ -278,7 +301,14 @@ class Runtime:
     @public
     def dispose(self) -> None:
         """Free all memory and everything compiled. Whatever of it is used later raises StateError;
-        a second call does nothing."""
+        a second call does nothing.
+
+        >>> rt = polygrad.create("interp")
+        >>> x = rt.Tensor([1.0])
+        >>> rt.dispose()
+        >>> rt.disposed
+        True
+        """
         if self is _default:
             raise StateError(
                 "the default runtime lasts as long as the process; collect() gives back what is"

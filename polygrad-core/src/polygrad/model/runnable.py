@@ -50,11 +50,21 @@ class Runnable:
 
     @property
     def states(self) -> dict[str, State]:
-        """Every array that lives between calls, by name."""
+        """Every array that lives between calls, by name.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> [(name, state.role) for name, state in model.states.items()]
+        [('weight', 'param'), ('bias', 'param')]
+        """
         return self.captured.states
 
     def holders(self) -> dict[UOp, Tensor]:
-        """Symbol of each state -> the Tensor that has its value."""
+        """Symbol of each state -> the Tensor that has its value.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> [t.shape for t in model.holders().values()]
+        [(1, 2), (1,)]
+        """
         return {s.symbol: s.tensor for s in self.states.values()}
 
     # ---- calling
@@ -66,6 +76,10 @@ class Runnable:
         """Run the entrypoint "forward": `model.forward(x=…)` or `model.forward({"x": …})`.
 
         Gives the outputs by name: numpy arrays, or Tensors if any input is one.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.forward(x=np.ones((1, 2), np.float32))["output"].shape
+        (1, 1)
         """
         return self._run("forward", inputs, named)
 
@@ -77,7 +91,14 @@ class Runnable:
         readback: bool = True,
         **named: Any,
     ) -> Outputs:
-        """Run an entrypoint. Without `readback` nothing is returned but state may have changed."""
+        """Run an entrypoint. Without `readback` nothing is returned but state may have changed.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> list(model.call("forward", {"x": np.ones((1, 2), np.float32)}))
+        ['output']
+        >>> model.call("forward", {"x": np.ones((1, 2), np.float32)}, readback=False)
+        {}
+        """
         return self._run(entrypoint, inputs, named, readback)
 
     def _run(
@@ -96,7 +117,7 @@ class Runnable:
         buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
         numbers = self._numbers(entry, sizes)
         if entry.checks:
-            self.check(entrypoint, buffers, numbers, sizes)
+            self.check_indices(entrypoint, buffers, numbers, sizes)
         made = ports.plan(buffers, numbers)
         if not readback:
             return Outputs()
@@ -138,10 +159,18 @@ class Runnable:
             self.holders(),
         )
 
-    def check(
+    def check_indices(
         self, name: str, buffers: Sequence[Buffer], numbers: Sequence[int], sizes: Values
     ) -> None:
-        """Under POLY_CHECK=1 raise IndexError_ for an index of this call that is outside."""
+        """Under POLY_CHECK=1 raise IndexError_ for an index of this call that is outside.
+
+        >>> net = nn.Embedding(3, 2)
+        >>> model = Model(net, {"index": Tensor.empty(1, dtype="int32")})
+        >>> with Context(POLY_CHECK=1):
+        ...     model.forward(index=np.array([3], np.int32))  # doctest: +IGNORE_EXCEPTION_DETAIL
+        Traceback (most recent call last):
+        polygrad.errors.IndexError_: element (0,) of the index is 3
+        """
         entry = self.captured.entrypoints[name]
         if not entry.checks or not settings.get("POLY_CHECK"):
             return

@@ -116,7 +116,7 @@ class Trainer:
         numbers: tuple[int, ...] = self.model.generator.take(self.draws) if self.draws else ()
         if self.variables:
             numbers += tuple([batch.sizes[v] for v in self.variables])
-        self.model.check("train", self.buffers, numbers, batch.sizes)
+        self.model.check_indices("train", self.buffers, numbers, batch.sizes)
         (loss,) = self.step(self.buffers, (rate, *numbers))
         optimizer.steps = at
         loss.read_into(self.loss)

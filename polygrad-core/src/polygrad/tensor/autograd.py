@@ -14,7 +14,8 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
-from .base import Base, Flag, _leaves, _no_grad, also, maybe, one_owner, result, wants_gradient
+from .base import Base, Flag, _leaves, _no_grad, maybe, one_owner, result, wants_gradient
+from .naming import also
 from .store import before_write, differentiated, own, realize
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ gradient marks. Methods of the storeys are short because what stands here checks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from ..arguments import converts
@@ -437,23 +436,6 @@ def joined(name: str, *given: Operand, dtype: DType | None = None) -> tuple[list
         else:
             nodes.append(scalar(name, x, dtype, shape))
     return nodes, tensors
-
-
-# ---- names
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def also(name: str, method: Method) -> Method:
-    """A method by another name, which its errors have too."""
-
-    @wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, method.__name__)(*args, **kwargs)
-
-    call.__name__ = name
-    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{name}"
-    return call  # type: ignore[return-value]
 
 
 # ---- arguments

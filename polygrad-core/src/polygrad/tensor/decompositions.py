@@ -21,7 +21,6 @@ from .base import (
     Flag,
     Integer,
     Real,
-    also,
     broadcast_shape,
     common_dtype,
     own_axis,
@@ -29,6 +28,7 @@ from .base import (
     tensor_of,
 )
 from .linalg import matmul
+from .naming import also
 from .sorting import Sorting
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from .base import (
     Number,
     Operand,
     Real,
-    also,
     broadcast_shape,
     common_dtype,
     either,
@@ -31,6 +30,7 @@ from .base import (
     tensor_of,
 )
 from .casting import Casting
+from .naming import also
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -15,9 +15,10 @@ from ..dtype import DType, dtypes, promote, to_dtype
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
 from .activation import Activation
-from .base import Base, Operand, also, broadcast_shape, common_dtype, result, tensor_of
+from .base import Base, Operand, broadcast_shape, common_dtype, result, tensor_of
 from .elementwise import binary
 from .movement import diagonal, swap, unsqueeze
+from .naming import also
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -12,8 +12,9 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import Base, Integer, Operand, Real, also, own_axis, result, tensor_of
+from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
 from .checks import check_range
+from .naming import also
 from .pooling import Pooling
 from .reduce import log_softmax, narrow, quotient, wide
 

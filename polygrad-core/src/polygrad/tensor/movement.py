@@ -14,7 +14,6 @@ from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Shape, UOp, size
 from .base import (
     Base,
-    also,
     axes_of,
     axis_of,
     either,
@@ -24,6 +23,7 @@ from .base import (
     shape_of_args,
 )
 from .distribution import Distribution
+from .naming import also
 
 if TYPE_CHECKING:
     from .tensor import Tensor
