@@ -17,6 +17,14 @@ PRELUDE = "x = Tensor([1.0])"
 
 MISTAKES = (
     Mistake(
+        "a tensor on several devices",
+        "Tensor([1.0, 2.0]).shard_(('interp', 'cpu'), axis=0)",
+        ArgumentError,
+        "shard_: a tensor is on one device, not on 'interp' and 'cpu'; pieces on several are not"
+        " built. .to_('interp') moves all of it.",
+        "Tensor([1.0, 2.0]).to_('interp')",
+    ),
+    Mistake(
         "a misspelt device",
         'x.to("cdua")',
         DeviceUnknown,

@@ -49,6 +49,29 @@ MISTAKES = (
         "nn.Linear(2, 3)",
     ),
     Mistake(
+        "more layers than anybody means",
+        "nn.LSTM(3, 4, num_layers=10**30)",
+        ArgumentError,
+        "LSTM: num_layers is at most 10000, not 1000000000000000000000000000000.",
+        "nn.LSTM(3, 4, num_layers=2)",
+    ),
+    Mistake(
+        "an init that there is not",
+        'nn.init.param((3, 4), "kaimng")',
+        UnknownName,
+        "no initial value named 'kaimng'. Did you mean 'kaiming'? Valid: zeros, ones, randn,"
+        " uniform, kaiming, kaiming_uniform, literal.",
+        'nn.init.param((3, 4), "kaiming")',
+    ),
+    Mistake(
+        "a decay_filter without names",
+        "nn.optim.AdamW(nn.get_parameters(layer), decay_filter=lambda name: name != 'bias')",
+        ArgumentError,
+        "adamw: decay_filter asks for names; give the parameters with theirs, as"
+        " nn.get_state_dict(net).",
+        "nn.optim.AdamW(nn.get_state_dict(layer), decay_filter=lambda name: name != 'bias')",
+    ),
+    Mistake(
         "a convolution for other channels",
         """\
 conv = nn.Conv2d(2, 3, 3)
@@ -224,7 +247,8 @@ embedding(Tensor([1.5]))
         "nn.optim.SGD([layer.weight], momentun=0.9)",
         ArgumentError,
         "SGD: no argument 'momentun'. Did you mean 'momentum'? It takes: params=None, lr=0.001,"
-        " momentum=0.0, weight_decay=0.0, nesterov=False, classic=False.",
+        " momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, decay_filter=None,"
+        " fused=False.",
         "nn.optim.SGD([layer.weight], momentum=0.9)",
     ),
     Mistake(

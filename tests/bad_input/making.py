@@ -323,7 +323,7 @@ fetch("http://example.org/weights.bin")
         "a file as an address",
         'Tensor.from_url("weights.bin")',
         ArgumentError,
-        "fetch: an address begins with https://, not 'weights.bin'.",
+        "from_url: an address begins with https://, not 'weights.bin'.",
     ),
     Mistake(
         "a probability above 1",

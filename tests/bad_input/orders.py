@@ -176,7 +176,7 @@ MISTAKES = (
         "the inverse of a vector",
         "v.inverse()",
         ShapeError,
-        "inv takes square matrices in the last two axes, not shape (3,).",
+        "inverse takes square matrices in the last two axes, not shape (3,).",
         "(x @ x.T).inverse()",
     ),
     Mistake(

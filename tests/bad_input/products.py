@@ -55,9 +55,24 @@ MISTAKES = (
         "dot",
         "x.dot(Tensor.ones(2))",
         ShapeError,
-        "matmul: shapes (2, 3) and (2,) do not match: the last axis is 3, the only one of the"
+        "dot: shapes (2, 3) and (2,) do not match: the last axis is 3, the only one of the"
         " other 2.",
         "x.dot(Tensor.ones(3))",
+    ),
+    Mistake(
+        "addmm",
+        "x.addmm(x, Tensor.ones(4, 5))",
+        ShapeError,
+        "addmm: shapes (2, 3) and (4, 5) do not match: the last axis is 3, the second last one"
+        " of the other 4.",
+        "Tensor.ones(2, 5).addmm(x, Tensor.ones(3, 5))",
+    ),
+    Mistake(
+        "bmm of unlike batches",
+        "Tensor.ones(2, 2, 3).bmm(Tensor.ones(3, 3, 4))",
+        ShapeError,
+        "bmm: shapes (2, 2, 3) and (3, 3, 4): their batches (2,) and (3,) do not broadcast.",
+        "Tensor.ones(2, 2, 3).bmm(Tensor.ones(2, 3, 4))",
     ),
     Mistake(
         "outer of matrices",

@@ -122,8 +122,7 @@ def test_junk_is_refused_as_junk(
         call, fitting, like = calls()[name]
         for place, wrong in enumerate(inspect.signature(like).parameters.values()):
             for value in junk():
-                endless = wrong.name == "num_layers" and isinstance(value, int) and value > 99
-                if wrong.kind is wrong.VAR_KEYWORD or endless:
+                if wrong.kind is wrong.VAR_KEYWORD:
                     continue
                 given, named = list(fitting), {}
                 if wrong.kind is wrong.VAR_POSITIONAL:
@@ -137,6 +136,38 @@ def test_junk_is_refused_as_junk(
                 except PolygradError as error:
                     assert 0 < len(str(error)) <= 400
                     assert len(str(error).splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [10**6, 2**40, 2**62, 10**30, 10**400],
+    ids=lambda n: f"{n:.0e}" if n < 10**99 else "endless",
+)
+@pytest.mark.parametrize("name", [*LAYERS, "Embedding", "Muon", "gated_delta_rule"])
+def test_a_huge_count_ends(name: str, huge: int) -> None:
+    """It is refused, or a size that costs nothing before it is used; nothing loops over it."""
+    with Context(POLY_DEV="interp"):
+        call, fitting, like = calls()[name]
+        for place, wrong in enumerate(inspect.signature(like).parameters.values()):
+            if "int" not in str(wrong.annotation) and wrong.annotation != "Sizes":
+                continue
+            given, named = list(fitting), {}
+            if place < len(given):
+                given[place] = huge
+            else:
+                named[wrong.name] = huge
+            try:
+                call(*given, **named)
+            except PolygradError as error:
+                assert 0 < len(str(error)) <= 400
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
+def test_layers_that_are_made_one_by_one_are_bounded(make: Any) -> None:
+    assert len(nn.get_parameters(make(1, 1, num_layers=50))) == 200
+    for n in (0, -1, 10_001, 10**30):
+        with pytest.raises(PolygradError, match="num_layers"):
+            make(1, 1, num_layers=n)
 
 
 def test_every_call_is_tried() -> None:

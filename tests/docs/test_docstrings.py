@@ -62,14 +62,31 @@ def documented() -> Iterator[tuple[str, str]]:
             hidden = name.startswith("_") or inspect.ismemberdescriptor(member)
             if not hidden:
                 yield f"Tensor.{name}", inspect.getdoc(getattr(member, "__func__", member)) or ""
+    for cls in (*Model.__mro__[:-1], type(polygrad.jit(len)), polygrad.Runtime):
+        yield from ((f"{cls.__name__}.{n}", text) for n, text in told(cls))
+    for name in RUNTIME:
+        yield f"Runtime.{name}", inspect.getdoc(getattr(polygrad.Runtime, name)) or ""
+    for name in polygrad.__all__:
+        if callable(member := getattr(polygrad, name)) and name not in TYPES:
+            yield f"polygrad.{name}", inspect.getdoc(member) or ""
     for module in (nn, nn.init, nn.lr, nn.optim, nn.state, nn.datasets):
         for name in module.__all__:
             if callable(member := getattr(module, name)) and name not in TYPES:
                 yield f"{module.__name__}.{name}", inspect.getdoc(member) or ""
 
 
-# What is made by the other names, and told there.
-TYPES = ("Init", "Optimizer", "Schedule")
+def told(cls: type) -> Iterator[tuple[str, str]]:
+    """The public methods and properties that a class itself defines."""
+    for name, member in vars(cls).items():
+        function = getattr(member, "__func__", member)
+        if not name.startswith("_") and (callable(function) or isinstance(function, property)):
+            yield name, inspect.getdoc(function) or ""
+
+
+# What is made by the other names, and told there or on a page of its own.
+TYPES = ("BoundVariable", "Device", "Init", "Ops", "Optimizer", "Schedule", "UOp", "dtypes")
+# What a user asks of a runtime; the rest of what it inherits is for the engine.
+RUNTIME = ("stats", "reset_counters", "clear_schedule_cache", "collect", "dispose")
 
 
 DOCUMENTED = dict(documented())

@@ -342,6 +342,16 @@ MANIFESTS: dict[str, tuple[Callable[[Any], None], str]] = {
     "a target": (put(targets=["z"]), "a target that is no input"),
     "an alias": (put(aliases={"v": "z"}), "an alias of a state"),
     "the generator": (put(generator={"key": "-1", "counter": "0"}), "random generator"),
+    "a mark of decay that says nothing": (
+        lambda m: next(iter(m["state"].values())).update({"decays": True}),
+        "illegal entry",
+    ),
+    "exempt parameters that are no names": (
+        lambda m: m.update(
+            optimizer={"name": "sgd", "lr": 0.1, "options": {}, "steps": 0, "exempt": [1]}
+        ),
+        "optimizer in a way it cannot be read",
+    ),
     "a control name": (lambda m: m["state"].update({"a\nb": {}}), "illegal entry"),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygrad import Context, Tensor, jit, nn
+from polygrad import Context, Tensor, nn
 from polygrad.errors import IndexError_
 
 X = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 4)
@@ -32,9 +32,9 @@ VECTORS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[np.ndarray], Any]
     "getitem": (lambda i: Tensor(X)[i], lambda i: X[i]),
     "getitem of the second axis": (lambda i: Tensor(X)[:, i], lambda i: X[:, i]),
     "getitem beside an index": (lambda i: Tensor(X)[i, [0, 1]], lambda i: X[i, [0, 1]]),
-    "getitem by take": (lambda i: Tensor(X).take(i, 0), lambda i: X.take(i, 0)),
-    "getitem by index_select": (lambda i: Tensor(X).index_select(0, i), lambda i: X[i]),
-    "getitem by an embedding": (embedded, lambda i: X[i]),
+    "take": (lambda i: Tensor(X).take(i, 0), lambda i: X.take(i, 0)),
+    "index_select": (lambda i: Tensor(X).index_select(0, i), lambda i: X[i]),
+    "Embedding": (embedded, lambda i: X[i]),
     "setitem": (set_rows, lambda i: _put(i, lambda x, r: x.__setitem__(r, 9.0))),
     "index_put": (
         lambda i: Tensor(X).index_put((i,), 9.0),
@@ -104,7 +104,7 @@ def test_without_the_setting_it_reads_zero_and_writes_nothing(
     """Deterministic, and within the tensor's own memory (interp checks every address)."""
     ours, theirs = VECTORS[name]
     got = ours(Tensor([1, wrong]).realize()).numpy()
-    if "getitem" in name or name == "gather":
+    if "getitem" in name or name in ("gather", "take", "index_select", "Embedding"):
         expected = np.asarray(theirs(np.array([1, 1]))).copy()
         expected[..., 1:2] = 0.0 if "second" in name else expected[..., 1:2]
         if "second" not in name:
@@ -132,16 +132,28 @@ def test_labels_are_checked(device: str) -> None:
             scores.cross_entropy(Tensor([0, -1, 2]))
 
 
-def test_a_compiled_function_runs_uncompiled(device: str) -> None:
-    """Under the setting each call is checked; a capture could not be."""
-    f = jit(lambda x, i: x[i] * 2)
+def test_class_numbers_are_checked(device: str) -> None:
+    """one_hot; max_unpool2d; ctc_loss, whose padding may be anything."""
+    x, places = Tensor(X.reshape(1, 1, 3, 4)).max_pool2d(2, 1, return_indices=True)
+    logs = Tensor(np.zeros((4, 2, 3), np.float32)).log_softmax(2)
+    steps, lengths = Tensor([4, 4]), Tensor([2, 1])
+
+    def ctc(labels: list[list[int]]) -> Tensor:
+        return logs.ctc_loss(Tensor(labels), steps, lengths)
+
+    assert Tensor([3, -1]).one_hot(3).tolist() == [[0, 0, 0]] * 2
     with Context(POLY_CHECK=1):
-        assert f(Tensor([1.0, 2.0]), Tensor([1])).tolist() == [4.0]
-        with pytest.raises(IndexError_, match="getitem"):
-            f(Tensor([1.0, 2.0]), Tensor([5]))
-    assert f.stats()["captures"] == 0
-    assert f(Tensor([1.0, 2.0]), Tensor([5])).tolist() == [0.0]
-    assert f.stats()["captures"] == 1
+        assert Tensor([2, 0]).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+        assert x.max_unpool2d(places, 2, 1).shape == (1, 1, 3, 4)
+        assert np.isfinite(ctc([[1, 2], [1, -1]]).item())
+        for call, text in (
+            (lambda: Tensor([2, 3]).one_hot(3), r"one_hot: element \(1,\) .* 3, .*the 3 classes"),
+            (lambda: Tensor([-1, 3]).one_hot(3), r"one_hot: element \(0,\) of the index is -1"),
+            (lambda: x.max_unpool2d(places + 12, 2, 1), r"max_unpool2d: element \(0, 0, 0, 0\)"),
+            (lambda: ctc([[1, 3], [1, 9]]), r"ctc_loss: element \(0, 1\) of the index is 3"),
+        ):
+            with pytest.raises(IndexError_, match=text):
+                call()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])

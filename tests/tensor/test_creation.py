@@ -214,3 +214,26 @@ def test_mistake_is_named(call: Callable[[], Any], kind: type[PolygradError], te
     with pytest.raises(kind) as error:
         call()
     assert str(error.value) == text
+
+
+@pytest.mark.parametrize("name", ["empty", "invalids"])
+def test_storage_without_a_value_is_written_to(device: str, name: str) -> None:
+    """`invalids` is `empty`: what it holds means nothing before it is assigned."""
+    make = getattr(Tensor, name)
+    for x, dtype in ((make(2, 3), dtypes.float32), (make((2, 3), dtype="int8"), dtypes.int8)):
+        assert x.shape == (2, 3) and x.dtype is dtype and x.device == device
+        x.assign(Tensor([[1, 2, 3], [4, 5, 6]]).cast(dtype))
+        assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
+    x = make(4, dtype="int32")
+    x[:2], x[2:] = 7, 8
+    assert x.tolist() == [7, 7, 8, 8]
+    with pytest.raises(ShapeError, match=f"{name}: shape \\(-1,\\) has a negative size"):
+        make(-1)
+
+
+@pytest.mark.parametrize("buffer", [True, False])
+def test_full_like_may_be_written_to_either_way(device: str, buffer: bool) -> None:
+    x = Tensor([1, 2, 3]).full_like(5, buffer=buffer)
+    y = x + 1
+    x[0] = 9
+    assert (x.tolist(), y.tolist()) == ([9, 5, 5], [6, 6, 6])

@@ -363,3 +363,18 @@ def test_host_data_is_written_where_the_tensor_is(place: str) -> None:
     x[np.array([False, False, False, True])] = np.array([4.0], np.float32)
     x += np.ones(4, np.float32)
     assert x.device == place and x.tolist() == [2.0, 2.0, 4.0, 5.0]
+
+
+def test_shard_moves_to_one_device_or_says_why_not(device: str) -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert x.shard_((device, device), axis=1) is x
+    assert x.device == device and x.shard_("interp").device == "interp"
+    assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    for devices, axis, text in (
+        (("interp", "cpu"), 0, "a tensor is on one device, not on 'interp' and 'cpu'"),
+        ((), None, "no device is given"),
+        (("interp",), 2, "axis 2 is outside"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            x.shard_(devices, axis)
+    assert x.device == "interp" and x.tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -4,6 +4,7 @@ the reason why not."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,7 @@ NAMES: dict[str, str] = {
     "special functions": "erf erfc erfinv ndtri log_ndtr ndtri_exp log_erfcx digamma lgamma",
 }
 
-MISSING: dict[str, str] = {
-    "invalids": "an undefined element is a wrong number waiting to be read; use empty or full",
-    "shard_": "a tensor is on one device",
-}
+MISSING: dict[str, str] = {}
 _LISTED = [name for names in NAMES.values() for name in names.split()]
 
 
@@ -176,6 +174,8 @@ DEFAULTS = [
     ("x.unfold(0, 2)", "x.unfold(0, 2, 1)"),
     ("x.sample_logits()", "x.sample_logits(temperature=1, top_k=0, keepdim=False)"),
     ("x.argmax()", "x.ravel().argmax(0)"),
+    ("x.full_like(3)", "x.full_like(3, dtype=None, device=None, buffer=True)"),
+    ("x.full_like(3)", "x.full_like(3, buffer=False)"),
 ]
 
 
@@ -209,17 +209,14 @@ OTHERS = {
     nn.optim: "SGD Adam AdamW LAMB LARS Muon OptimizerGroup",
     nn.lr: "constant linear_decay cosine_decay warmup resolve resolve_lr LR_Scheduler"
     " LRSchedulerGroup OneCycleLR",
-    nn.init: "randn kaiming literal zeros ones",
-    nn.state: "safe_load safe_save safe_load_metadata zip_extract tar_extract",
+    nn.init: "randn kaiming literal zeros ones param",
+    nn.state: "safe_load safe_save safe_load_metadata zip_extract tar_extract TensorIO",
     nn.datasets: "mnist cifar",
     polygrad: "Tensor Model Variable Context Device UOp compile jit dtypes nn fetch function create"
     " Runtime stats GlobalCounters can_run clear_schedule_cache collect getenv associative_scan",
 }
 ABSENT = {
     "torch_load": "a reader of checkpoint files: part of polygrad-formats",
-    "TensorIO": "readers take a path, bytes or a uint8 tensor: none needs a file over a tensor",
-    "fused": "every optimizer steps in one plan, so there is nothing to switch",
-    "full_like(buffer=)": "storage is made when a value is written to, never before",
     "extra": "a top-level package of that name would be a trap for others: see nn.lr",
     "qr(mode='complete')": "the default is numpy's and torch's, 'reduced'",
 }
@@ -248,6 +245,7 @@ def test_an_optimizer_has_the_documented_defaults(name: str) -> None:
     wanted = dict(OPTIMIZERS[name])
     assert made.schedule == wanted.pop("lr")
     assert {k: made.config[k] for k in wanted} == wanted
+    assert inspect.signature(type(made)).parameters["fused"].default is False
 
 
 # ---- the feature table, row by row: an expression and what it gives
@@ -303,7 +301,10 @@ ROWS: list[tuple[str, str, Any]] = [
      [0.5, 0.25]),
     ("F227", "nn.lr.warmup(0.1, 4, nn.lr.linear_decay(0.1, 0.0, 8))['kind']", "warmup"),
     ("F228", "nn.lr.resolve_lr(nn.lr.linear_decay(1.0, 0.0, 4), 1)", 0.75),
+    ("F229", "nn.optim.make('adamw', decay_filter=str.isupper).decays('W', False)", True),
     ("F230", "nn.init.Init('zeros')((2,)).tolist(), nn.init.randn().value", ([0.0, 0.0], 0.02)),
+    ("F232", "[nn.init.decays(nn.init.param((2,), i)) for i in ('randn', 'zeros', 'ones')]",
+     [True, False, False]),
     ("F231", "nn.init.literal([1.0, 2.0])((2,)).tolist(), nn.init.kaiming().kind",
      ([1.0, 2.0], "kaiming")),
 ]  # fmt: skip

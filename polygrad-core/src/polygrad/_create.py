@@ -66,6 +66,10 @@ class Runtime(engine.Runtime):
     Its attributes `Tensor`, `nn`, `Model` and its methods `jit` and `compile` are those of
     polygrad, for this runtime. May be used from any thread. `with rt:` makes it the current one
     inside the block, and disposes of it at the end.
+
+    >>> with polygrad.create("interp") as rt:
+    ...     rt.Tensor([1.0, 2.0]).sum().item()
+    3.0
     """
 
     if TYPE_CHECKING:
@@ -97,7 +101,13 @@ class Runtime(engine.Runtime):
         self._blocks: list[Block] = []
 
     def context(self, **values: Any) -> Block:
-        """`with rt.context(TRAINING=1):` makes it the current runtime, with these settings."""
+        """`with rt.context(TRAINING=1):` makes it the current runtime, with these settings.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     with rt.context(TRAINING=1):
+        ...         Tensor.training
+        True
+        """
         return Block(self, values)
 
     Context = context

@@ -20,7 +20,7 @@ from ._jit import Compiled
 from ._nested import filled
 from ._trace import Trace, settled
 from ._traced import Filling, Traced
-from .engine.capture import active
+from .engine.capture import Check, active
 from .engine.owner import world
 from .engine.record import functional
 from .engine.runtime import current, use
@@ -30,6 +30,7 @@ from .nn.state import get_state_dict
 from .schedule.cache import substitute_all
 from .tensor import Tensor
 from .tensor.base import result
+from .tensor.checks import check_again
 from .tensor.kernels import gradients_of
 from .uop.ops import Ops, UOp
 from .uop.provenance import describe
@@ -118,6 +119,9 @@ class Wrapped(Compiled):
         tensors: list[Tensor] = []
         numbers: list[Any] = []
         signature = self._signature(args, kwargs, tensors, numbers)
+        outer = active.get()
+        if outer is not None and outer.watched:
+            signature = signature._replace(modes=(signature.modes[0], True))
         self._calls += 1
         body = self._find(signature, tensors, numbers) if self.precompile else None
         if body is None:
@@ -174,10 +178,13 @@ class _Body:
             o.node: UOp.buffer(o.node.dtype, o.node.shape, o.tensor.device)
             for o in (*own, *implicit)
         }
-        plain = functional(trace.roots, lambda n: n if n in stand_ins else None)
-        roots = substitute_all(plain, stand_ins)
+        nodes = [*trace.roots, *[c.node for c in capture.checks]]
+        plain = functional(nodes, lambda n: n if n in stand_ins else None)
+        roots, count = substitute_all(plain, stand_ins), len(trace.roots)
         leaves = [*trace.leaves, *[stand_ins[o.node] for o in (*own, *implicit)]]
-        self.traced = Traced(capture, roots, leaves)
+        self.traced = Traced(capture, roots[:count], leaves)
+        self.bounds = [c.bounds for c in capture.checks]
+        self.indices = Traced(capture, roots[count:], leaves)
         self.conditions = capture.conditions(trace.numbers)
         # What is met while another capture runs may not have its memory yet.
         self.lasting = not met or active.get() is None
@@ -187,6 +194,9 @@ class _Body:
         draws = self.traced.draws(current())
         filling = Filling([t.uop for t in operands], list(numbers), draws)
         values = self.traced.over(filling)
+        if self.bounds:
+            for index, bounds in zip(self.indices.over(filling), self.bounds, strict=True):
+                check_again(Check(index, bounds), operands)
         total, rule = len(values), self._rule(tensors, filling)
         src = tuple(values)
         if rule is not None:

@@ -42,9 +42,10 @@ from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
 from .engine.run import realize as realize_nodes
 from .engine.runtime import Runtime, current, owned_by, use
-from .errors import ArgumentError, CaptureWarning, public, shown, user_level
+from .errors import ArgumentError, CaptureWarning, IndexError_, public, shown, user_level
 from .tensor import Tensor
 from .tensor.base import _no_grad, one_owner, replayed
+from .tensor.checks import Guard, guard_of
 from .tensor.store import realize
 from .uop.ops import Ops, UOp
 from .uop.sizes import opened, rebound, values_in
@@ -57,6 +58,10 @@ def jit(function: Callable[..., Any]) -> Compiled:
     """Compile `function` at its first call, for the shapes, dtypes and devices of that call.
 
     A later call with others raises ArgumentError. Used as a decorator of a function or a method.
+
+    >>> double = jit(lambda x: x * 2)
+    >>> double(Tensor([1.0, 2.0])).tolist(), double.stats()["captures"]
+    ([2.0, 4.0], 1)
     """
     return Compiled(function, "jit", one_signature=True)
 
@@ -66,6 +71,10 @@ def compile(function: Callable[..., Any], sample_inputs: Sequence[Any] | None = 
     """Compile `function` for each set of shapes, dtypes and devices that it is called with.
 
     With `sample_inputs`, positional arguments, it is captured and compiled at once.
+
+    >>> double = compile(lambda x: x * 2, [Tensor([1.0, 2.0])])
+    >>> double(Tensor([3.0])).tolist(), double.stats()["captures"]
+    ([6.0], 2)
     """
     compiled = Compiled(function, "compile", one_signature=False)
     if sample_inputs is not None:
@@ -82,7 +91,7 @@ class Signature(NamedTuple):
     structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
     tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
     alike: tuple[tuple[int, int], ...]  # which of them are one (`alike`)
-    training: bool
+    modes: tuple[bool, Any]  # TRAINING and POLY_CHECK
     no_grad: bool
     runtime: Runtime
     around: tuple[Any, ...]  # what the function reads from closure, globals and its object
@@ -114,11 +123,20 @@ class Compiled:
 
     @property
     def name(self) -> str:
+        """The qualified name of the function.
+
+        >>> jit(len).name
+        'len'
+        """
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """What it is called in messages.
+
+        >>> jit(len).title
+        'jit of len'
+        """
         return f"{self.what} of {self.name}"
 
     @public
@@ -134,8 +152,6 @@ class Compiled:
         self._calls += 1
         captured = self._find(signature, tensors, numbers)
         if captured is None:
-            if settings.get("POLY_CHECK"):  # what is captured has no calls left to check
-                return self.function(*args, **kwargs)
             captured = self._capture(signature, args, kwargs, tensors, numbers)
         return captured(tensors, numbers, signature)
 
@@ -146,12 +162,22 @@ class Compiled:
 
     @public
     def run(self, inputs: Sequence[Any]) -> Any:
-        """Call with a list of positional arguments."""
+        """Call with a list of positional arguments.
+
+        >>> jit(lambda x: x * 2).run([Tensor([1.0, 2.0])]).tolist()
+        [2.0, 4.0]
+        """
         return self(*inputs)
 
     @public
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Capture and compile for these arguments without running."""
+        """Capture and compile for these arguments without running.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> f.prepare(Tensor([1.0, 2.0]))
+        >>> f.stats()["calls"], f.stats()["captures"]
+        (0, 1)
+        """
         if world.several and (home := self._elsewhere((args, kwargs))):
             with use(home):
                 self.prepare(*args, **kwargs)
@@ -163,7 +189,14 @@ class Compiled:
             self._capture(signature, args, kwargs, tensors, numbers)
 
     def stats(self) -> dict[str, int]:
-        """Calls, captures made and kept, and the kernels and scratch bytes of those kept."""
+        """Calls, captures made and kept, and the kernels and scratch bytes of those kept.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> f(Tensor([1.0])).item(), f(Tensor([2.0])).item()
+        (2.0, 4.0)
+        >>> f.stats()["calls"], f.stats()["captures"], f.stats()["kernels"]
+        (2, 1, 1)
+        """
         kept = [c for some in list(self._captures.values()) for c in some]
         plans: list[Plan] = [p for c in kept for p in c.recorded.plans]
         return {
@@ -175,7 +208,14 @@ class Compiled:
         }
 
     def dispose(self) -> None:
-        """Forget every capture; the next call captures anew."""
+        """Forget every capture; the next call captures anew.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> _ = f(Tensor([1.0]))
+        >>> f.dispose()
+        >>> f.stats()["kept"]
+        0
+        """
         with self._lock:
             self._captures.clear()
 
@@ -208,13 +248,13 @@ class Compiled:
                 for t in tensors
             ]
         )
-        training = bool(settings.override("TRAINING"))
+        modes = settings.modes()
         around: tuple[Any, ...] = ()
         if self._places is None or self._places:
             first = structure[0] if structure else None
             around = self._around(first.it if isinstance(first, Same) else self.receiver)
         ways = alike(tensors) if len(tensors) > 1 else ()
-        return Signature(structure, shown, ways, training, _no_grad.get(), current(), around)
+        return Signature(structure, shown, ways, modes, _no_grad.get(), current(), around)
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
         if self._places is None:
@@ -331,7 +371,9 @@ class _Captured:
         trace: Trace,
         specs: Sequence[tuple[DType, tuple[int, ...], str]],
         slopes: Slopes | None,
+        guard: Guard | None,
     ) -> None:
+        self.guard = guard
         capture, outputs, assigned = trace.capture, trace.outputs, trace.assigned
         self.slopes, self.before = slopes, tuple(capture.before_calls)
         self.recorded, self.outputs, self.specs = recorded, outputs, tuple(specs)
@@ -350,8 +392,6 @@ class _Captured:
     def __call__(
         self, tensors: Sequence[Tensor], numbers: Sequence[int | float], signature: Signature
     ) -> Any:
-        for prepare in self.before:
-            prepare()
         runtime = self.recorded.runtime
         specs = self.specs
         given = tensors if self.inputs is None else [tensors[i] for i in self.inputs]
@@ -366,6 +406,10 @@ class _Captured:
             bound = values_in(sizes_of(tensors, signature.structure))
             values = [*values, *[bound[v] for v in self.sizes]]
             specs = tuple([(d, tuple([rebound(n, bound) for n in s]), p) for d, s, p in specs])
+        if self.guard is not None:
+            self._check(self.guard, inputs, values, bound)
+        for prepare in self.before:
+            prepare()
         buffers = self.recorded.with_leaves(inputs, values)
         if self.plain:
             return _fresh(runtime, buffers[0], specs[0])
@@ -378,6 +422,17 @@ class _Captured:
         for number, new in zip(self.assigned, made[first:], strict=True):
             tensors[number]._replace(new.uop)
         return filled(self.outputs, made, numbers)
+
+    def _check(
+        self, guard: Guard, inputs: Sequence[UOp], values: Sequence[Any], sizes: Mapping[UOp, int]
+    ) -> None:
+        """Raises IndexError_, with everything as before the call."""
+        try:
+            guard.judge(guard.recorded.with_leaves(inputs, values), sizes)
+        except IndexError_:
+            if self.drawn is not None:
+                self.recorded.runtime.draws.give_back(values[len(self.values) + 2], self.drawn)
+            raise
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
@@ -401,15 +456,12 @@ def _compiled(trace: Trace) -> _Captured:
     capture, updates = trace.capture, trace.updates
     holders = {o.node: o.tensor for o in capture.outside.values() if o.node.op is Ops.BUFFER}
     variables = [v for v, _ in capture.numbers.values()]
-    recorded = make_plan(
-        trace.roots,
-        [trace.leaves[i] for i in trace.inputs],
-        [*variables, *(capture.draw_nodes or ()), *trace.sizes],
-        updates,
-        holders,
-    )
+    inputs = [trace.leaves[i] for i in trace.inputs]
+    given = [*variables, *(capture.draw_nodes or ()), *trace.sizes]
+    recorded = make_plan(trace.roots, inputs, given, updates, holders)
+    guard = guard_of(capture.checks, lambda roots: make_plan(roots, inputs, given, {}, holders))
     outside = [o for o in capture.outside.values() if not capture.symbolic([o.node])]
     slopes = slopes_of(trace, outside)
     default = next((f.device for f in recorded.routine.fresh), "")
     specs = [(r.dtype, r.shape, r.device or default) for r in trace.roots]
-    return _Captured(recorded, trace, specs, slopes)
+    return _Captured(recorded, trace, specs, slopes, guard)

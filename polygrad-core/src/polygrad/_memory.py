@@ -34,7 +34,12 @@ def stats() -> dict[str, Any]:
 @public
 def clear_schedule_cache() -> None:
     """Forget the Plans of graphs that the current runtime realised, and compiled kernels that no
-    other Plan keeps. Both are made again when they are needed; not for every step."""
+    other Plan keeps. Both are made again when they are needed; not for every step.
+
+    >>> clear_schedule_cache()
+    >>> (Tensor([1.0]) + 1).tolist()
+    [2.0]
+    """
     current().clear_schedule_cache()
     kernels.forget()
 
@@ -42,7 +47,12 @@ def clear_schedule_cache() -> None:
 @public
 def collect() -> None:
     """Give back what nobody uses: garbage of Python's, scratch memory of the current runtime, and
-    freed memory that devices keep. For moments of rest; living tensors keep theirs."""
+    freed memory that devices keep. For moments of rest; living tensors keep theirs.
+
+    >>> collect()
+    >>> (Tensor([1.0]) + 1).tolist()
+    [2.0]
+    """
     current().collect()
 
 

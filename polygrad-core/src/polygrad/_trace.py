@@ -45,7 +45,7 @@ class Trace:
     ) -> None:
         """`fixed`: numbers are given as they are; `plainly`: so, and captured for them alone.
         `both`: ids of arguments that the function also meets as tensors from outside."""
-        self.capture = capture = Capture(current(), what, pure)
+        self.capture = capture = Capture(current(), what, pure, settings.get("POLY_CHECK"))
         self.tensors, self.numbers = tensors, numbers
         self._stand_in(both)
         structure = tuple([flatten(a, [], []) for a in (*args, *kwargs.values())])

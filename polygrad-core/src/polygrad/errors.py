@@ -44,7 +44,18 @@ from typing import Any, TypeVar
 
 
 class PolygradError(Exception):
-    """The root of every error this library raises on purpose."""
+    """The root of every error this library raises on purpose.
+
+    >>> try:
+    ...     Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
+    ... except PolygradError as error:
+    ...     print(error)
+    add: shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3.
+    """
+
+    # What the message begins with, once `public` has seen that it is the name of an operation;
+    # empty when it is settled.
+    operation: str | None = None
 
 
 class ShapeError(PolygradError, ValueError): ...
@@ -310,6 +321,8 @@ def public(entry: Public) -> Public:
         except PolygradError as error:
             if isinstance(error, VaryingSize):
                 _name_axes(entry, args, kwargs, error)
+            else:
+                _name_called(entry, error)
             if _full(error):
                 raise
             _trim(error)
@@ -355,6 +368,34 @@ def _name_axes(entry: Callable[..., Any], args: Any, kwargs: Any, error: Varying
             )
             return
     error.args = (f"{name_of(entry)}: {error.why}.",)
+
+
+# What calls things that the user has put together: those keep their names.
+_CONTAINERS = frozenset({"Sequential", "sequential", "LRSchedulerGroup", "OptimizerGroup"})
+
+
+def _name_called(entry: Callable[..., Any], error: PolygradError) -> None:
+    """Let a message that begins with the name of an operation begin with that of the outermost one:
+    whoever called `addmm` knows of no `matmul`. Where a function of the user's stands between the
+    two, he called the inner one."""
+    from .arguments import name_of
+
+    text = error.args[0] if error.args else None
+    if not isinstance(text, str) or error.operation == "":
+        return
+    name, inner = name_of(entry), error.operation
+    *_, python = entry.__qualname__.split(".")
+    if python.startswith("__") and python not in ("__init__", "__call__") and inner is not None:
+        return  # `x[i]` and `x & y` are known by the names of what they do
+    if inner is None:
+        # A layer says more than its name: `Linear "fc1" takes …`.
+        if text.startswith(f"{name}: ") or (name.islower() and text.startswith(f"{name} ")):
+            error.operation = name
+    elif name in _CONTAINERS or not all(ours for _, ours in whose(error.__traceback__)):
+        error.operation = ""
+    elif name != inner:
+        error.args = (name + text[len(inner) :], *error.args[1:])
+        error.operation = name
 
 
 def _full(error: BaseException) -> bool:

@@ -121,7 +121,7 @@ TABLE: dict[str, Setting] = {
         _flag, False, "1: print every kernel on standard error when it is first needed"
     ),
     "POLY_CHECK": Setting(
-        _flag, False, "1: index tensors are computed and checked at each call, jit runs uncompiled"
+        _flag, False, "1: index tensors are checked at each call, of what is compiled too"
     ),
     "POLY_TRACEBACK": Setting(
         _one_of("short", "full"), "short", "full: keep our own frames in tracebacks"
@@ -213,6 +213,12 @@ def getenv(name: str, default: Any = 0) -> Any:
 def override(name: str) -> Any:
     """What a Context sets `name` to, or None: cheap, since the environment is not read."""
     return _overrides.get().get(name)
+
+
+def modes() -> tuple[bool, Any]:
+    """What a Context sets TRAINING and POLY_CHECK to: what a compiled function is captured for."""
+    overrides = _overrides.get()
+    return bool(overrides.get("TRAINING")), overrides.get("POLY_CHECK")
 
 
 def is_set(name: str) -> bool:

@@ -23,7 +23,9 @@ def report(path: str) -> Result:
 
     with Bundle(path) as bundle:
         leaves = {n: UOp.buffer(s.dtype, s.shape, "interp") for n, s in bundle.specs.items()}
-        symbols = {n: UOp.buffer(s.dtype, s.shape, "interp") for n, (_, s) in bundle.states.items()}
+        symbols = {
+            n: UOp.buffer(s.dtype, s.shape, "interp") for n, (_, s, _) in bundle.states.items()
+        }
         bundle.read_graph(leaves, symbols)
         manifest = bundle.manifest
     data = {

@@ -19,7 +19,7 @@ from ..dtype import DType, dtypes
 from ..errors import CaptureError
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp, toposort
-from ..uop.provenance import here
+from ..uop.provenance import Site, here
 from .number import Number, evaluator, pinned
 
 if TYPE_CHECKING:
@@ -45,6 +45,25 @@ class Asked(NamedTuple):
     most: int | None = None  # of a place, which lies between 0 and this
 
 
+class Bounds(NamedTuple):
+    """What `operation` asks of each element of an index: low <= it < high, or that it is `ignored`;
+    `what` names the range in the error, `site` is the user's line."""
+
+    operation: str
+    low: int
+    high: int
+    what: str
+    ignored: int | None = None
+    site: Site | None = None
+
+
+class Check(NamedTuple):
+    """An index whose elements only a call knows, and what is asked of them."""
+
+    node: UOp
+    bounds: Bounds
+
+
 class Condition(NamedTuple):
     """Bounds of a value of the number arguments."""
 
@@ -67,12 +86,17 @@ def fulfilled(conditions: Sequence[Condition], numbers: Sequence[Any]) -> bool:
 class Capture:
     """The notes of one capture. `what` names it in messages, such as ``jit of step``.
 
-    A `pure` one may run inside of another, and assigns to nothing but what it made itself.
+    A `pure` one may run inside of another, and assigns to nothing but what it made itself. A
+    `watched` one collects what is to be checked of its indices (`checks`).
     """
 
-    def __init__(self, runtime: Runtime, what: str, pure: bool = False) -> None:
+    def __init__(
+        self, runtime: Runtime, what: str, pure: bool = False, watched: bool = False
+    ) -> None:
         self.runtime, self.what, self.pure = runtime, what, pure
         self.outer = active.get() if pure else None
+        self.watched: bool = watched or (self.outer is not None and self.outer.watched)
+        self.checks: list[Check] = []
         self.placeholders: set[UOp] = set()
         self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
         self.outside: dict[int, Outside] = {}  # tensors that were there before, by id

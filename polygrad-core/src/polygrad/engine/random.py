@@ -40,6 +40,12 @@ class Draws:
             self.counter = (base + count) & MASK
             return Draw(self.key & 0xFFFFFFFF, self.key >> 32, base)
 
+    def give_back(self, base: int, count: int) -> None:
+        """Undo the `take` of a call that failed, unless others have taken since."""
+        with self._lock:
+            if self.counter == (base + count) & MASK:
+                self.counter = base
+
     @property
     def state(self) -> tuple[int, int]:
         return self.key, self.counter

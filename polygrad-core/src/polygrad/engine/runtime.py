@@ -137,12 +137,13 @@ class Runtime:
             f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
 
-    def read(self, leaf: UOp, nbytes: int | None = None) -> memoryview:
-        """A copy of the bytes of a leaf, or of the first; StateError if it has none."""
+    def read_into(self, leaf: UOp, data: memoryview, offset: int = 0) -> None:
+        """Fill `data` with the bytes of a leaf from `offset` on; StateError if it has none."""
         if self is _default:
-            return self.buffer_of(leaf).read(nbytes)
+            self.buffer_of(leaf).read_into(data, offset)
+            return
         with self.lock:  # `dispose`, of which the default runtime knows nothing, waits
-            return self.buffer_of(leaf).read(nbytes)
+            self.buffer_of(leaf).read_into(data, offset)
 
     def _refuse_others(self, table: WeakTable[Any], node: UOp) -> None:
         """Raise what explains that a node is not in `table`, if another runtime or the end of this
@@ -238,6 +239,10 @@ class Runtime:
 
         The counts are those of `polygrad.stats()`; `mem_used` are bytes of its tensors and scratch
         memory, `plans` the graphs whose Plans it keeps, `tensors` the arrays that have memory.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     rt.Tensor([1.0]).add(1).item(), rt.stats()["launches"]
+        (2.0, 1)
         """
         held = self.buffers()
         return {
@@ -250,7 +255,14 @@ class Runtime:
     @public
     def reset_counters(self) -> None:
         """Count from 0 again. What is held (`mem_used`, `plans`, `tensors`) is not counted but
-        looked up, so it stays."""
+        looked up, so it stays.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     _ = rt.Tensor([1.0]).add(1).item()
+        ...     rt.reset_counters()
+        ...     rt.stats()["launches"]
+        0
+        """
         self.counters.reset()
 
     @public
@@ -258,6 +270,12 @@ class Runtime:
         """Forget the Plans of realised graphs; they are made again when they are met again.
 
         Compiled functions and Models keep theirs. Not for every step: a Plan costs milliseconds.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     _ = rt.Tensor([1.0]).add(1).item()
+        ...     rt.clear_schedule_cache()
+        ...     rt.Tensor([1.0]).add(1).item()
+        2.0
         """
         with self.lock:
             self.plans = None
@@ -265,7 +283,13 @@ class Runtime:
     @public
     def collect(self) -> None:
         """Give back what nobody uses: garbage of Python's, scratch memory, and freed memory that
-        devices keep for the next tensors. For moments of rest; living tensors keep theirs."""
+        devices keep for the next tensors. For moments of rest; living tensors keep theirs.
+
+        >>> with polygrad.create("interp") as rt:
+        ...     rt.collect()
+        ...     rt.Tensor([1.0]).add(1).item()
+        2.0
+        """
         import gc
 
         gc.collect()
@@ -278,7 +302,14 @@ class Runtime:
     @public
     def dispose(self) -> None:
         """Free all memory and everything compiled. Whatever of it is used later raises StateError;
-        a second call does nothing."""
+        a second call does nothing.
+
+        >>> rt = polygrad.create("interp")
+        >>> x = rt.Tensor([1.0])
+        >>> rt.dispose()
+        >>> rt.disposed
+        True
+        """
         if self is _default:
             raise StateError(
                 "the default runtime lasts as long as the process; collect() gives back what is"

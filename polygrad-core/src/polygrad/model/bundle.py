@@ -101,13 +101,18 @@ def _manifest(contents: Contents, version: str, members: Json) -> Json:
         "inputs": {n: _spec(s) for n, s in contents.specs.items()},
         "targets": list(contents.targets),
         "entrypoints": described(captured.entrypoints, contents.targets),
-        "state": {n: {"role": s.role, **_spec(s.spec)} for n, s in captured.states.items()},
+        "state": {n: _described_state(s) for n, s in captured.states.items()},
         "aliases": captured.aliases,
         "generator": {"key": str(key), "counter": str(counter)},
         "optimizer": contents.optimizer,
         "metadata": contents.metadata,
         "members": members,
     }
+
+
+def _described_state(state: State) -> Json:
+    exempt = {} if state.decays else {"decays": False}  # seldom, so that it is said only then
+    return {"role": state.role, **_spec(state.spec), **exempt}
 
 
 def described(entrypoints: Mapping[str, graph.Entrypoint], targets: Sequence[str]) -> Json:
@@ -254,23 +259,27 @@ class Bundle:
             raise self.fail(f"has an illegal shape for {name!r}")
         return made
 
-    def _read_state(self, name: str, value: Json) -> tuple[str, Spec]:
+    def _read_state(self, name: str, value: Json) -> tuple[str, Spec, bool]:
         role = value.get("role")
         if role not in ROLES:
             raise self.fail(f"has the unknown role {role!r} of {name!r}")
-        return role, self._read_spec(name, value, frozenset({"role"}))
+        decays = "decays" not in value
+        if not decays and value["decays"] is not False:
+            raise self.fail(f"has an illegal entry for {name!r}")
+        more = frozenset({"role"} if decays else {"role", "decays"})
+        return role, self._read_spec(name, value, more), decays
 
     # ---- graph and weights
 
     def read(self, device: str) -> Contents:
         """Everything, with the state as new Tensors on `device`."""
         inputs = {n: UOp.buffer(s.dtype, s.shape, device) for n, s in self.specs.items()}
-        symbols = {n: UOp.buffer(s.dtype, s.shape, device) for n, (_, s) in self.states.items()}
+        symbols = {n: UOp.buffer(s.dtype, s.shape, device) for n, (_, s, _) in self.states.items()}
         entrypoints = self.read_graph(inputs, symbols)
         tensors = self._weights(device)
         states = {
-            name: State(role, tensors[name], symbols[name])
-            for name, (role, _) in self.states.items()
+            name: State(role, tensors[name], symbols[name], decays)
+            for name, (role, _, decays) in self.states.items()
         }
         m = self.manifest
         return Contents(
@@ -328,7 +337,7 @@ class Bundle:
         text = member.read(length)
         start, end = member.position, member.entry.end
         infos, _ = st.parse_header(text, start, end, error, self.limits)
-        wanted = {n: spec for n, (_, spec) in self.states.items()}
+        wanted = {n: spec for n, (_, spec, _) in self.states.items()}
         if {n: Spec(i.shape, i.dtype) for n, i in infos.items()} != wanted:
             raise self.fail("holds other arrays than the manifest's state", WEIGHTS)
         return infos
@@ -361,7 +370,12 @@ def _is_sha256(value: Any) -> bool:
 def _is_optimizer(value: Json) -> bool:
     """Whether name, rate, options and steps have their types; the optimizer checks the rest."""
     kinds: dict[str, Any] = {"name": str, "lr": (int, float, dict), "options": dict, "steps": int}
-    right = set(value) == set(kinds) and all(isinstance(value[k], t) for k, t in kinds.items())
+    exempt = value.get("exempt", [])
+    if not isinstance(exempt, list) or not all(isinstance(n, str) for n in exempt):
+        return False
+    right = set(value) - {"exempt"} == set(kinds) and all(
+        isinstance(value[k], t) for k, t in kinds.items()
+    )
     return right and 0 <= value["steps"] < 1 << 53
 
 

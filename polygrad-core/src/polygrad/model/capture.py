@@ -16,10 +16,11 @@ from typing import Any
 
 from .. import settings
 from ..arguments import call_back
-from ..engine.capture import Capture
+from ..engine.capture import Capture, Check
 from ..engine.record import functional
 from ..engine.runtime import Runtime, current
 from ..errors import ArgumentError, CaptureError, shown
+from ..nn.init import decays
 from ..nn.state import get_state_dict, is_parameter, put_back
 from ..schedule.cache import substitute_all
 from ..tensor import Tensor
@@ -46,10 +47,12 @@ class State:
     role: str
     tensor: Tensor
     symbol: UOp
+    decays: bool = True  # whether weight decay shrinks it, unless the optimizer says otherwise
 
     @classmethod
     def of(cls, role: str, tensor: Tensor) -> State:
-        return cls(role, tensor, UOp.buffer(tensor.dtype, tensor.shape, tensor.device))
+        symbol = UOp.buffer(tensor.dtype, tensor.shape, tensor.device)
+        return cls(role, tensor, symbol, decays(tensor))
 
     @property
     def spec(self) -> Spec:
@@ -177,7 +180,7 @@ class _Run:
     def trace(self, training: bool) -> tuple[dict[str, UOp], UOp | None, _Entry]:
         """Outputs, loss and a maker of entrypoints of one run; the tensors are put back."""
         what = "training" if training else "forward"
-        notes = Capture(self.runtime, f"capture of the Model's {what}")
+        notes = Capture(self.runtime, f"capture of the Model's {what}", watched=True)
         states = self.made.states
         before = {name: s.tensor.uop for name, s in states.items()}
         notes.placeholders.update(self.made.inputs.values(), (s.symbol for s in states.values()))
@@ -188,7 +191,7 @@ class _Run:
             with settings.Context(TRAINING=training), self.runtime.capture(notes):
                 given = {n: symbols[n] for n in self.inputs}
                 returned = call_back("Model: the author", self.call, **given)
-                outputs = _named(returned)
+                outputs, forward = _named(returned), len(notes.checks)
                 loss = self._loss(outputs, {n: symbols[n] for n in self.targets})
             # Nodes, not tensors: an output may be a state's own tensor, which is put back below.
             results = {name: t.uop for name, t in outputs.items()}
@@ -200,7 +203,7 @@ class _Run:
             for name, s in states.items():
                 s.tensor._replace(before[name])
         writes = {n: u for n, u in after.items() if u is not states[n].symbol}
-        return results, value, _Entry(self, notes, writes)
+        return results, value, _Entry(self, notes, writes, forward)
 
     def _loss(self, outputs: dict[str, Tensor], targets: dict[str, Tensor]) -> Tensor | None:
         if self.loss is None:
@@ -259,14 +262,16 @@ def _named(returned: Any) -> dict[str, Tensor]:
 class _Entry:
     """Makes entrypoints of one run: graphs without assignments, over known leaves only."""
 
-    def __init__(self, run: _Run, notes: Capture, writes: Mapping[str, UOp]) -> None:
-        self.run, self.notes, self.writes = run, notes, writes
+    def __init__(self, run: _Run, notes: Capture, writes: Mapping[str, UOp], forward: int) -> None:
+        """`forward` is the number of checks that were noted before the loss."""
+        self.run, self.notes, self.writes, self.forward = run, notes, writes, forward
 
     def __call__(self, outputs: Mapping[str, UOp | None], targets: bool = False) -> Entrypoint:
         nodes = {n: u for n, u in outputs.items() if u is not None}
         roots = [*nodes.values(), *self.writes.values()]
         plain = functional(roots, self.run.runtime.leaf_of)
-        plain = substitute_all(plain, self._frozen(plain))
+        frozen = self._frozen(plain)
+        plain = substitute_all(plain, frozen)
         count = len(nodes)
         names = self.run.inputs + (self.run.targets if targets else ())
         return Entrypoint(
@@ -274,7 +279,18 @@ class _Entry:
             dict(zip(nodes, plain[:count], strict=True)),
             dict(zip(self.writes, plain[count:], strict=True)),
             self.notes.drawn,
+            self._checks(plain, frozen, None if targets else self.forward),
         )
+
+    def _checks(
+        self, roots: list[UOp], frozen: Mapping[UOp, UOp], count: int | None
+    ) -> tuple[Check, ...]:
+        """Those of indices that the graph of the results reads."""
+        some = self.notes.checks[:count]
+        nodes = functional([c.node for c in some], self.run.runtime.leaf_of)
+        read = set(toposort(roots))
+        nodes = substitute_all(nodes, frozen)
+        return tuple(Check(u, c.bounds) for u, c in zip(nodes, some, strict=True) if u in read)
 
     def _frozen(self, roots: list[UOp]) -> dict[UOp, UOp]:
         """Leaves are inputs, state, draws, or data made on the spot: those are frozen."""

@@ -7,6 +7,7 @@ Sources come before their users. The graphs stand on the tensor floor and name n
 inputs and state by name. Assignment is a function of values here: what an entrypoint leaves in a
 state is listed under "writes". Floats are written in hexadecimal, so they come back bit by bit.
 Sizes that vary are written as expressions (sizes.py); an entrypoint has those of its inputs alone.
+An entrypoint that takes indices has "checks" too (checks.py).
 
 Reading is the door for strangers' programs: each op has one line in the table below that says how
 many sources it takes and what its argument must be; then `uop.spec` checks the whole graph.
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
+from ..engine.capture import Check
 from ..errors import PolygradError, StateError
 from ..files.limits import DEFAULT, Limits
 from ..gradient_rules import FUNCTIONS, Function
@@ -28,7 +30,7 @@ from ..uop.kernel import LIBRARY, KernelCall, Output
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, toposort
 from ..uop.provenance import describe
 from ..uop.sizes import capacity, mapped, sized, sizes_of, variables_of
-from . import sizes
+from . import checks, sizes
 
 Leaves = Mapping[str, UOp]
 
@@ -37,13 +39,15 @@ Leaves = Mapping[str, UOp]
 class Entrypoint:
     """One captured graph: which inputs it takes, what it returns, what it leaves in the state.
 
-    `draws` counts the random elements that one call takes from the model's generator.
+    `draws` counts the random elements that one call takes from the model's generator. `checks` is
+    what a call asks of its indices under POLY_CHECK=1.
     """
 
     inputs: tuple[str, ...]
     outputs: Mapping[str, UOp]
     writes: Mapping[str, UOp]
     draws: int = 0
+    checks: tuple[Check, ...] = ()
 
     @property
     def roots(self) -> list[UOp]:
@@ -257,6 +261,7 @@ def write(entrypoints: Mapping[str, Entrypoint], names: Mapping[UOp, list[Any]])
             "outputs": {k: number[v] for k, v in e.outputs.items()},
             "writes": {k: number[v] for k, v in e.writes.items()},
             "draws": e.draws,
+            **checks.write(e.checks, number),
         }
         for name, e in entrypoints.items()
     }
@@ -383,7 +388,8 @@ class Reader:
         return UOp(Ops.CONST, dtype, src, _constant(dtype, argument))
 
     def _entrypoint(self, name: str, e: Any) -> Entrypoint:
-        if not isinstance(e, dict) or set(e) != {"inputs", "outputs", "writes", "draws"}:
+        fields = {"inputs", "outputs", "writes", "draws"}
+        if not isinstance(e, dict) or set(e) - {"checks"} != fields:
             raise self.fail(f"entrypoint {name!r} is not well formed")
         inputs, draws = e["inputs"], e["draws"]
         if not isinstance(inputs, list) or type(draws) is not int or not 0 <= draws < 1 << 62:
@@ -404,7 +410,10 @@ class Reader:
         for v in variables_of(made.roots):
             if v.dtype is dtypes.index and v not in known:
                 raise self.fail(f"entrypoint {name!r} has a size {v.arg[0]!r} that no input has")
-        return made
+        asked = checks.read(e.get("checks", []), self.nodes, made.roots)
+        if asked is None:
+            raise self.fail(f"entrypoint {name!r} has a check that is not well formed")
+        return replace(made, checks=asked)
 
     def _roots(self, name: str, table: Any) -> dict[str, UOp]:
         if not isinstance(table, dict) or not all(

@@ -76,16 +76,32 @@ class Model(Trainable):
 
     @property
     def params(self) -> list[str]:
-        """Names of what the optimizer trains."""
+        """Names of what the optimizer trains.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.params
+        ['weight', 'bias']
+        """
         return [n for n, s in self.states.items() if s.role == "param"]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Parameters, auxiliary and frozen state by name, tied names included."""
+        """Parameters, auxiliary and frozen state by name, tied names included.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> {name: t.shape for name, t in model.state_dict().items()}
+        {'weight': (1, 2), 'bias': (1,)}
+        """
         own = {n: s.tensor for n, s in self.states.items() if s.role != "optimizer"}
         return own | {alias: own[n] for alias, n in self.captured.aliases.items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
-        """Set the state to the values of the same names; all of it or, on an error, nothing."""
+        """Set the state to the values of the same names; all of it or, on an error, nothing.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.load_state_dict({"weight": [[1.0, 2.0]], "bias": [0.5]})
+        >>> model.forward(x=np.ones((1, 2), np.float32))["output"].tolist()
+        [[3.5]]
+        """
         from ..nn import load_state_dict
 
         self._check_alive()
@@ -93,13 +109,24 @@ class Model(Trainable):
             load_state_dict(self.state_dict(), state_dict, strict)
 
     def read_buffer(self, name: str) -> Any:
-        """A numpy copy of one array of the state."""
+        """A numpy copy of one array of the state.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.read_buffer("weight").shape
+        (1, 2)
+        """
         state = self._state(name)
         self._check_written(name, state)
         return state.tensor.numpy()
 
     def write_buffer(self, name: str, value: Any) -> None:
-        """Overwrite one array of the state; the value has its shape."""
+        """Overwrite one array of the state; the value has its shape.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.write_buffer("bias", [2.0])
+        >>> model.read_buffer("bias").tolist()
+        [2.0]
+        """
         state = self._state(name)
         view, shape = host_array(f"write_buffer: {name!r}", value, state.spec.dtype)
         check_shape(f"write_buffer: {name!r}", shape, state.spec)
@@ -114,7 +141,12 @@ class Model(Trainable):
         return self.states[real]
 
     def export_weights(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
-        """The state as a .safetensors file, or its bytes."""
+        """The state as a .safetensors file, or its bytes.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> list(nn.safe_load(model.export_weights()))
+        ['bias', 'weight']
+        """
         self._check_alive()
         self._check_initialized()
         tensors = {n: s.tensor for n, s in self.states.items() if s.role != "optimizer"}
@@ -128,7 +160,15 @@ class Model(Trainable):
         return None
 
     def import_weights(self, source: Any) -> None:
-        """Replace the state by a .safetensors file with the same names, shapes and dtypes."""
+        """Replace the state by a .safetensors file with the same names, shapes and dtypes.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.write_buffer("bias", [2.0])
+        >>> other = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> other.import_weights(model.export_weights())
+        >>> other.read_buffer("bias").tolist()
+        [2.0]
+        """
         self._check_alive()
         own = {n: s for n, s in self.states.items() if s.role != "optimizer"}
         with SafetensorsFile(source) as file:
@@ -147,7 +187,12 @@ class Model(Trainable):
     # ---- what it is
 
     def entrypoints(self) -> dict[str, dict[str, dict[str, str]]]:
-        """What each entrypoint takes and gives, as texts."""
+        """What each entrypoint takes and gives, as texts.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.entrypoints()["forward"]
+        {'inputs': {'x': 'float32[1, 2]'}, 'outputs': {'output': 'float32[1, 1]'}}
+        """
         return {
             name: {
                 "inputs": {n: str(self.specs[n]) for n in e.inputs},
@@ -157,7 +202,12 @@ class Model(Trainable):
         }
 
     def summary(self) -> str:
-        """A table of entrypoints and state. Runs nothing and reads no weight."""
+        """A table of entrypoints and state. Runs nothing and reads no weight.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> "weight" in model.summary()
+        True
+        """
         entries = {
             name: (
                 {n: self.specs[n] for n in e.inputs},
@@ -168,7 +218,13 @@ class Model(Trainable):
         return summary(entries, {n: (s.role, s.spec) for n, s in self.states.items()})
 
     def stats(self) -> dict[str, int]:
-        """Kernels of each Plan made so far."""
+        """Kernels of each Plan made so far.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> _ = model.forward(x=np.ones((1, 2), np.float32))
+        >>> list(model.stats())
+        ['forward']
+        """
         plans = {n: p.plan for n, p in self._ports.items()}
         plans |= {"train": self._trainer.step} if self._trainer else {}
         return {name: plan.routine.launches for name, plan in plans.items()}
@@ -178,7 +234,13 @@ class Model(Trainable):
         return f"Model({entries}; {len(self.params)} parameters on {self.device!r})"
 
     def set_metadata(self, key: str, value: Any) -> None:
-        """Attach application data that JSON can hold; None removes it. Kept in bundles."""
+        """Attach application data that JSON can hold; None removes it. Kept in bundles.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.set_metadata("classes", ["cat", "dog"])
+        >>> model.get_metadata("classes")
+        ['cat', 'dog']
+        """
         from ..files import jsontext
 
         if key in ("transformer", "polygrad") or key.startswith("polygrad."):
@@ -194,7 +256,12 @@ class Model(Trainable):
             self.metadata[key] = jsontext.loads(text, ArgumentError)
 
     def get_metadata(self, key: str) -> Any:
-        """A copy of what `set_metadata` attached, None if there is nothing."""
+        """A copy of what `set_metadata` attached, None if there is nothing.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.get_metadata("nothing") is None
+        True
+        """
         from copy import deepcopy
 
         return deepcopy(self.metadata.get(key))
@@ -208,7 +275,12 @@ class Model(Trainable):
     def save(
         self, path: str | os.PathLike[str] | None = None, include_optimizer: bool = True
     ) -> bytes | None:
-        """Write a .pgb bundle atomically, or give its bytes. It needs no author's class to load."""
+        """Write a .pgb bundle atomically, or give its bytes. It needs no author's class to load.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> Model.load(model.save())
+        Model(forward; 2 parameters on 'cpu')
+        """
         self._check_alive()
         self._check_initialized()
         states = {
@@ -233,6 +305,10 @@ class Model(Trainable):
         """The Model of a .pgb bundle: a path or bytes. Raises BundleError for anything else.
 
         Nothing in the file is executed: graphs are checked node by node and compiled here.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> Model.load(model.save()).params
+        ['weight', 'bias']
         """
         place = device_name(device)
         runtime = current()
@@ -263,7 +339,12 @@ class Model(Trainable):
     # ---- place and end
 
     def place(self, device: str) -> Model:
-        """Move the Model to another device, in place; Plans are made anew there."""
+        """Move the Model to another device, in place; Plans are made anew there.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.place("interp").device
+        'interp'
+        """
         self._check_alive()
         target = device_name(device)
         captured = self.captured
@@ -276,21 +357,29 @@ class Model(Trainable):
                 state.symbol = moved[old] = UOp.buffer(old.dtype, old.shape, target)
             realize([s.tensor for s in self.states.values()])
         for name, e in captured.entrypoints.items():
-            roots = substitute_all(e.roots, moved)
-            count = len(e.outputs)
+            roots = substitute_all([*e.roots, *[c.node for c in e.checks]], moved)
+            count, last = len(e.outputs), len(e.roots)
             captured.entrypoints[name] = Entrypoint(
                 e.inputs,
                 dict(zip(e.outputs, roots[:count], strict=True)),
-                dict(zip(e.writes, roots[count:], strict=True)),
+                dict(zip(e.writes, roots[count:last], strict=True)),
                 e.draws,
+                tuple(c._replace(node=u) for u, c in zip(roots[last:], e.checks, strict=True)),
             )
-        self.device, self._ports, self._trainer = target, {}, None
+        self.device, self._ports, self._guards, self._trainer = target, {}, {}, None
         return self
 
     def dispose(self) -> None:
-        """Give the memory back; every later use is an error."""
+        """Give the memory back; every later use is an error.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.dispose()
+        >>> model.forward(x=np.ones((1, 2), np.float32))
+        Traceback (most recent call last):
+        polygrad.errors.StateError: this Model was disposed.
+        """
         self._disposed = True
-        self._ports, self._trainer = {}, None
+        self._ports, self._guards, self._trainer = {}, {}, None
         self.captured = Captured({})
 
     free = dispose

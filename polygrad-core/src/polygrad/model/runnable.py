@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine import Runtime, current, make_plan, use
+from .. import settings
+from ..device.buffer import Buffer
+from ..engine import Recorded, Runtime, current, make_plan, use
 from ..engine.random import Draws
-from ..errors import ArgumentError, StateError, UnknownName, no_such, public, shown
+from ..errors import ArgumentError, IndexError_, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
 from ..tensor import Tensor
+from ..tensor.checks import Guard
 from ..uop.ops import UOp
 from ..uop.sizes import variables_in
 from .capture import Captured, State, draw_variables
@@ -42,15 +45,26 @@ class Runnable:
         self._optimizer_given: str | Optimizer | None = None
         self._trainer: Trainer | None = None
         self._ports: dict[str, Ports] = {}  # by entrypoint, once it was called
+        self._guards: dict[str, Guard] = {}
         self._ready = self._disposed = False
 
     @property
     def states(self) -> dict[str, State]:
-        """Every array that lives between calls, by name."""
+        """Every array that lives between calls, by name.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> [(name, state.role) for name, state in model.states.items()]
+        [('weight', 'param'), ('bias', 'param')]
+        """
         return self.captured.states
 
     def holders(self) -> dict[UOp, Tensor]:
-        """Symbol of each state -> the Tensor that has its value."""
+        """Symbol of each state -> the Tensor that has its value.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> [t.shape for t in model.holders().values()]
+        [(1, 2), (1,)]
+        """
         return {s.symbol: s.tensor for s in self.states.values()}
 
     # ---- calling
@@ -62,6 +76,10 @@ class Runnable:
         """Run the entrypoint "forward": `model.forward(x=…)` or `model.forward({"x": …})`.
 
         Gives the outputs by name: numpy arrays, or Tensors if any input is one.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> model.forward(x=np.ones((1, 2), np.float32))["output"].shape
+        (1, 1)
         """
         return self._run("forward", inputs, named)
 
@@ -73,7 +91,14 @@ class Runnable:
         readback: bool = True,
         **named: Any,
     ) -> Outputs:
-        """Run an entrypoint. Without `readback` nothing is returned but state may have changed."""
+        """Run an entrypoint. Without `readback` nothing is returned but state may have changed.
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
+        >>> list(model.call("forward", {"x": np.ones((1, 2), np.float32)}))
+        ['output']
+        >>> model.call("forward", {"x": np.ones((1, 2), np.float32)}, readback=False)
+        {}
+        """
         return self._run(entrypoint, inputs, named, readback)
 
     def _run(
@@ -90,7 +115,10 @@ class Runnable:
             check_names(given, dict(ports.inputs), f"entrypoint {entrypoint!r}")
         sizes: Values = {}
         buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
-        made = ports.plan(buffers, self._numbers(entry, sizes))
+        numbers = self._numbers(entry, sizes)
+        if entry.checks:
+            self.check_indices(entrypoint, buffers, numbers, sizes)
+        made = ports.plan(buffers, numbers)
         if not readback:
             return Outputs()
         for value in given.values():
@@ -108,13 +136,8 @@ class Runnable:
     def _made_ports(self, name: str, entry: Entrypoint) -> Ports:
         if not self._ready:
             self._check_initialized()
-        plan = make_plan(
-            list(entry.outputs.values()),
-            [self.captured.inputs[n] for n in entry.inputs],
-            [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
-            {self.states[n].symbol: u for n, u in entry.writes.items()},
-            self.holders(),
-        )
+        updates = {self.states[n].symbol: u for n, u in entry.writes.items()}
+        plan = self._compiled(entry, list(entry.outputs.values()), updates)
         inputs = [
             (n, Input(f"entrypoint {name!r}: {n!r}", self.specs[n], self.device, self.runtime))
             for n in entry.inputs
@@ -123,6 +146,43 @@ class Runnable:
         made = Ports(plan, frozenset(entry.inputs), tuple(inputs), tuple(outputs), self.device)
         self._ports[name] = made
         return made
+
+    def _compiled(
+        self, entry: Entrypoint, roots: list[UOp], updates: Mapping[UOp, UOp]
+    ) -> Recorded:
+        """A Plan that takes what a call of `entry` gives."""
+        return make_plan(
+            roots,
+            [self.captured.inputs[n] for n in entry.inputs],
+            [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
+            updates,
+            self.holders(),
+        )
+
+    def check_indices(
+        self, name: str, buffers: Sequence[Buffer], numbers: Sequence[int], sizes: Values
+    ) -> None:
+        """Under POLY_CHECK=1 raise IndexError_ for an index of this call that is outside.
+
+        >>> net = nn.Embedding(3, 2)
+        >>> model = Model(net, {"index": Tensor.empty(1, dtype="int32")})
+        >>> with Context(POLY_CHECK=1):
+        ...     model.forward(index=np.array([3], np.int32))  # doctest: +IGNORE_EXCEPTION_DETAIL
+        Traceback (most recent call last):
+        polygrad.errors.IndexError_: element (0,) of the index is 3
+        """
+        entry = self.captured.entrypoints[name]
+        if not entry.checks or not settings.get("POLY_CHECK"):
+            return
+        if name not in self._guards:
+            self._guards[name] = Guard(entry.checks, lambda roots: self._compiled(entry, roots, {}))
+        guard = self._guards[name]
+        try:
+            guard.judge(guard.recorded(buffers, numbers), sizes)
+        except IndexError_:
+            if entry.draws:
+                self.generator.give_back(numbers[2], entry.draws)
+            raise
 
     def _variables(self, entry: Entrypoint) -> list[UOp]:
         """What the sizes of its inputs depend on."""

@@ -18,6 +18,7 @@ from ..engine import make_plan, use
 from ..errors import StateError
 from ..gradient import gradient
 from ..nn import lr as rates
+from ..nn.init import exempt
 from ..nn.optim import Optimizer
 from ..schedule.cache import scalar_variable
 from ..tensor import Tensor
@@ -70,13 +71,20 @@ class Trainer:
         optimizer = self.optimizer
         symbols = [self.model.states[n].symbol for n in self.names]
         gradients = gradient(loss.reshape(()), symbols)
-        optimizer.bind([make_leaf(s, None, True) for s in symbols])
+        optimizer.bind(self._stand_ins(symbols))
         moments = self._moments(optimizer.state)
         optimizer.state = {key: make_leaf(s.symbol, None, False) for key, s in moments.items()}
         own, optimizer.lr = optimizer.lr, rate
         updates = optimizer.updates([make_leaf(g, None, False) for g in gradients])
         optimizer.lr = own
         return {target.uop: value.uop for target, value in updates}
+
+    def _stand_ins(self, symbols: Sequence[UOp]) -> dict[str, Tensor]:
+        made = {n: make_leaf(s, None, True) for n, s in zip(self.names, symbols, strict=True)}
+        for name, tensor in made.items():
+            if not self.model.states[name].decays:
+                exempt(tensor)
+        return made
 
     def _moments(self, remembered: dict[str, Tensor]) -> dict[str, State]:
         """The same as states of the Model: those it has already, else as they start."""
@@ -104,12 +112,12 @@ class Trainer:
         for name, buffer in self.inputs:
             buffer.write(batch[name])
         at = optimizer.steps + 1
-        numbers: tuple[int | float, ...] = (rates.resolve(optimizer.schedule, at),)
-        if self.draws:
-            numbers += self.model.generator.take(self.draws)
+        rate = rates.resolve(optimizer.schedule, at)
+        numbers: tuple[int, ...] = self.model.generator.take(self.draws) if self.draws else ()
         if self.variables:
             numbers += tuple([batch.sizes[v] for v in self.variables])
-        (loss,) = self.step(self.buffers, numbers)
+        self.model.check_indices("train", self.buffers, numbers, batch.sizes)
+        (loss,) = self.step(self.buffers, (rate, *numbers))
         optimizer.steps = at
         loss.read_into(self.loss)
         return _FLOAT.unpack(self.loss)[0]  # type: ignore[no-any-return]

@@ -42,6 +42,14 @@ class Trainable(Runnable):
         Without `batch_size` each step sees all of it. `shuffle` draws a new order for each epoch (a
         number seeds it). `validation` is data whose loss is taken after each epoch. A callback gets
         a `Step` after each step, and ends the training by returning False.
+
+        >>> loss = lambda out, y: (out["output"] - y).square().mean()
+        >>> spec = Tensor.empty(4, 1)
+        >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
+        >>> x = np.ones((4, 1), np.float32)
+        >>> model.set_optimizer("sgd", lr=0.1)
+        >>> len(model.fit({"x": x, "y": x}, epochs=3, progress=False).losses)
+        3
         """
         entry = self._training_entry()
         wanted = {n: self.specs[n] for n in entry.inputs}
@@ -57,7 +65,16 @@ class Trainable(Runnable):
             return loop(trainer, source, epochs, some, progress, evaluate)
 
     def train_step(self, data: Mapping[str, Any] | None = None, /, **named: Any) -> float:
-        """One step on one batch with the optimizer that is set; gives the loss before it."""
+        """One step on one batch with the optimizer that is set; gives the loss before it.
+
+        >>> loss = lambda out, y: (out["output"] - y).square().mean()
+        >>> spec = Tensor.empty(4, 1)
+        >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
+        >>> x = np.ones((4, 1), np.float32)
+        >>> model.set_optimizer("sgd", lr=0.1)
+        >>> model.train_step(x=x, y=x) > model.train_step(x=x, y=x)
+        True
+        """
         entry = self._training_entry()
         wanted = {n: self.specs[n] for n in entry.inputs}
         batch = batches.one({**mapping(data), **named}, wanted, "train_step")
@@ -85,7 +102,9 @@ class Trainable(Runnable):
             for batch in source.epoch(0):
                 for name, buffer in inputs.items():
                     buffer.write(batch[name])
-                made = ports.plan(list(inputs.values()), self._numbers(entry, batch.sizes))
+                numbers = self._numbers(entry, batch.sizes)
+                self.check_indices("loss", list(inputs.values()), numbers, batch.sizes)
+                made = ports.plan(list(inputs.values()), numbers)
                 losses.append(ports.tensors(made, batch.sizes)["loss"].item())
             return float(sum(losses) / len(losses))
 
@@ -97,6 +116,13 @@ class Trainable(Runnable):
         """Train with this optimizer from now on: a name with its options, or an object.
 
         Moments are kept where the new one remembers the same ones, as after loading a bundle.
+
+        >>> loss = lambda out, y: (out["output"] - y).square().mean()
+        >>> spec = Tensor.empty(4, 1)
+        >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
+        >>> model.set_optimizer("adamw", lr=0.1, weight_decay=0.5)
+        >>> model.optimizer
+        AdamW(lr=0.1, b1=0.9, b2=0.999, eps=1e-08, weight_decay=0.5)
         """
         self._training_entry()
         self.optimizer = copy(make_optimizer(optimizer, **options))  # another Model may take it too
@@ -107,11 +133,30 @@ class Trainable(Runnable):
         self._trainer = None
 
     def set_learning_rate(self, lr: Any) -> None:
-        """Change the rate or its schedule; nothing is compiled, and moments stay."""
+        """Change the rate or its schedule; nothing is compiled, and moments stay.
+
+        >>> loss = lambda out, y: (out["output"] - y).square().mean()
+        >>> spec = Tensor.empty(4, 1)
+        >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
+        >>> model.set_optimizer("sgd", lr=0.1)
+        >>> model.set_learning_rate(0.01)
+        >>> model.optimizer_config()["lr"]
+        0.01
+        """
         self._trained_by(None, lr)
 
     def reset_optimizer_state(self) -> None:
-        """Forget the moments."""
+        """Forget the moments.
+
+        >>> loss = lambda out, y: (out["output"] - y).square().mean()
+        >>> spec = Tensor.empty(4, 1)
+        >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
+        >>> x = np.ones((4, 1), np.float32)
+        >>> _ = model.fit({"x": x, "y": x}, optimizer="adam", lr=0.1, progress=False)
+        >>> model.reset_optimizer_state()
+        >>> [name for name, state in model.states.items() if state.role == "optimizer"]
+        []
+        """
         for name in [n for n, s in self.states.items() if s.role == "optimizer"]:
             del self.states[name]
         self._optimizer_config = self._trainer = None
@@ -149,6 +194,15 @@ class Trainable(Runnable):
         return mine.name == optimizer.lower() and mine.config == make_optimizer(optimizer).config
 
     def optimizer_config(self) -> dict[str, Any] | None:
+        """What it is trained by: name, rate, options and steps; None if nothing is set.
+
+        >>> loss = lambda out, y: (out["output"] - y).square().mean()
+        >>> spec = Tensor.empty(4, 1)
+        >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
+        >>> model.set_optimizer("sgd", lr=0.1)
+        >>> model.optimizer_config()["name"], model.optimizer_config()["steps"]
+        ('sgd', 0)
+        """
         optimizer = self.optimizer
         if optimizer is None:
             return self._optimizer_config
@@ -159,8 +213,21 @@ class Trainable(Runnable):
             "lr": lr,
             "options": optimizer.config,
             "steps": optimizer.steps,
+            **self._exempt_by(optimizer),
         }
+
+    def _exempt_by(self, optimizer: Optimizer) -> dict[str, Any]:
+        """The parameters that its decay_filter exempts: a function itself is in no bundle."""
+        choice = optimizer.decay_filter
+        names = [n for n, s in self.states.items() if s.role == "param"]
+        return {} if choice is None else {"exempt": [n for n in names if not choice(n)]}
 
 
 def _options(config: dict[str, Any] | None) -> dict[str, Any]:
-    return {**config["options"], "lr": config["lr"]} if config else {}
+    if not config:
+        return {}
+    options = {**config["options"], "lr": config["lr"]}
+    if "exempt" in config:
+        exempt = frozenset(config["exempt"])
+        options["decay_filter"] = lambda name: name not in exempt
+    return options

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
-from ..errors import ArgumentError, ShapeError, public
+from ..errors import ArgumentError, ShapeError, public, shown
 from ..tensor import Tensor
 from . import init
 from .layers import Dropout, Linear
@@ -38,7 +38,8 @@ class MultiheadAttention:
     ) -> None:
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ArgumentError(
-                f"MultiheadAttention: num_heads={num_heads} must divide embed_dim={embed_dim}."
+                f"MultiheadAttention: num_heads={shown(num_heads)} must divide"
+                f" embed_dim={shown(embed_dim)}."
             )
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
         self.dropout = Dropout(dropout).p

@@ -36,8 +36,8 @@ class _Conv:
     ) -> None:
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(
-                f"{type(self).__name__}: groups={groups} must divide in_channels={in_channels}"
-                f" and out_channels={out_channels}."
+                f"{type(self).__name__}: groups={shown(groups)} must divide"
+                f" in_channels={shown(in_channels)} and out_channels={shown(out_channels)}."
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = self._sizes("kernel_size", kernel_size)

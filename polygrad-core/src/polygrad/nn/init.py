@@ -9,15 +9,27 @@ the library's generator, so `Tensor.manual_seed` before construction fixes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
-from ..dtype import DType, dtypes
-from ..errors import ArgumentError, UnknownName, no_such, public
+from ..arguments import call_back
+from ..dtype import DType, dtypes, to_dtype
+from ..errors import ArgumentError, UnknownName, no_such, public, shown
 from ..tensor import Tensor
-from ..tensor.base import number
+from ..tensor.base import maybe, number
 
-__all__ = ["Init", "kaiming", "kaiming_uniform", "literal", "ones", "randn", "uniform", "zeros"]
+__all__ = [
+    "Init",
+    "kaiming",
+    "kaiming_uniform",
+    "literal",
+    "ones",
+    "param",
+    "randn",
+    "uniform",
+    "zeros",
+]
 
 Shape = tuple[int, ...]
 
@@ -41,6 +53,60 @@ class Init(NamedTuple):
 def parameter(tensor: Tensor) -> Tensor:
     """Mark a tensor as one that is trained."""
     return tensor.requires_grad_(True)
+
+
+# Parameters that weight decay leaves alone, by id: a Tensor compares by its elements.
+_exempt: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+
+
+@public
+def param(
+    shape: int | Sequence[int],
+    init: str | Mapping[str, Any] | Init = "randn",
+    dtype: Any = dtypes.float32,
+    decay: bool | None = None,
+) -> Tensor:
+    """A parameter of a shape: how it starts, its dtype, and whether weight decay shrinks it.
+
+    `init` is an `Init`, the name of one, or a mapping such as ``{"kind": "kaiming", "gain": 1.0}``.
+    Without `decay`, all but zeros and ones decay. Raises ArgumentError and UnknownName.
+
+    >>> nn.init.param((2,), "ones").tolist()
+    [1.0, 1.0]
+    >>> nn.init.param((3, 4), {"kind": "randn", "scale": 0.1}, "float16").dtype
+    dtypes.float16
+    """
+    spec = _spec(init)
+    made = spec((shape,) if isinstance(shape, int) else shape, to_dtype(dtype))
+    wanted = maybe("decay", decay)
+    if not (spec.kind not in ("zeros", "ones") if wanted is None else wanted):
+        exempt(made)
+    return made
+
+
+def _spec(init: str | Mapping[str, Any] | Init) -> Init:
+    if isinstance(init, Init):
+        return init
+    given = {"kind": init} if isinstance(init, str) else init
+    if not isinstance(given, Mapping) or "kind" not in given:
+        raise ArgumentError(
+            f"init is one of nn.init, its name, or a mapping with its kind, not {shown(init)}."
+        )
+    kind, rest = given["kind"], {k: v for k, v in given.items() if k != "kind"}
+    if not isinstance(kind, str) or kind not in _BY_NAME:
+        raise UnknownName(no_such("initial value", kind, _BY_NAME))
+    made: Init = call_back(f"init {kind!r}", _BY_NAME[kind], **rest)
+    return made
+
+
+def exempt(tensor: Tensor) -> None:
+    """Let weight decay leave a parameter alone."""
+    _exempt[id(tensor)] = tensor
+
+
+def decays(tensor: Tensor) -> bool:
+    """Whether weight decay shrinks a parameter, if nothing else is said."""
+    return _exempt.get(id(tensor)) is not tensor
 
 
 def fan_in(shape: Sequence[int]) -> int:
@@ -139,3 +205,6 @@ _MAKERS: dict[str, Callable[[Shape, Any], Tensor]] = {
 }
 # The kinds that one number says more about, and what that is.
 _NUMBERS = {"randn": "scale", "uniform": "bound", "kaiming": "gain", "kaiming_uniform": "a"}
+_BY_NAME: dict[str, Callable[..., Init]] = {
+    f.__name__: f for f in (zeros, ones, randn, uniform, kaiming, kaiming_uniform, literal)
+}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from .. import settings
 from ..dtype import dtypes
-from ..errors import ArgumentError, public
+from ..errors import ArgumentError, public, shown
 from ..tensor import Tensor
 from ..uop.sizes import is_fixed, larger
 from . import init
@@ -223,7 +223,8 @@ class GroupNorm:
     ) -> None:
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(
-                f"GroupNorm: num_groups={num_groups} must divide num_channels={num_channels}."
+                f"GroupNorm: num_groups={shown(num_groups)} must divide"
+                f" num_channels={shown(num_channels)}."
             )
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight = init.ones()((num_channels,)) if affine else None

@@ -5,7 +5,8 @@
 The rate is a tensor, so changing it compiles nothing. What an optimizer remembers (moments, bias
 corrections) are tensors too; `Model.fit` puts gradients, moments and parameters into one Plan.
 
-Without parameters an optimizer is a description, which `Model.fit` and `bind` complete.
+Without parameters an optimizer is a description, which `Model.fit` and `bind` complete. Each takes
+`decay_filter` and `fused`, see `Optimizer`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from ..errors import (
     shown,
 )
 from ..tensor import Tensor
+from .optimizer import Filter, Params, Update, width, with_gradient, zeros
 from .optimizer import Optimizer as Optimizer
 from .optimizer import OptimizerGroup as OptimizerGroup
-from .optimizer import Update, width, with_gradient, zeros
+from .wrong import times
 
 __all__ = [
     "Adam",
@@ -60,18 +62,22 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
         lr: Any = 0.001,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
         classic: bool = False,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
     ) -> None:
         if nesterov and not momentum:
             raise ArgumentError("sgd: nesterov needs a momentum.")
         super().__init__(
             params,
             lr,
+            decay_filter,
+            fused,
             momentum=momentum,
             weight_decay=weight_decay,
             nesterov=nesterov,
@@ -82,11 +88,10 @@ class SGD(Optimizer):
         return zeros("momentum", self.params) if self.config["momentum"] else {}
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
-        decay, momentum = self.config["weight_decay"], self.config["momentum"]
-        rate = self.lr.reshape(())
+        momentum, rate = self.config["momentum"], self.lr.reshape(())
         made: list[Update] = []
         for i, p, g in with_gradient(self.params, gradients):
-            if decay:
+            if decay := self.decay_of(i):
                 g = g + p.detach() * decay
             g = rate * g if self.config["classic"] else g
             if momentum:
@@ -123,16 +128,20 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
         lr: Any = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
     ) -> None:
         if not (0 <= b1 < 1 and 0 <= b2 < 1):
             raise ArgumentError(f"{self.name}: b1={b1} and b2={b2} must be below 1.")
-        super().__init__(params, lr, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
+        super().__init__(
+            params, lr, decay_filter, fused, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay
+        )
 
     def _remember(self) -> dict[str, Tensor]:
         corrections = {name: Tensor.zeros(1) for name in ("c1", "c2")}
@@ -143,13 +152,13 @@ class Adam(Optimizer):
         return move
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
-        b1, b2, eps, decay = (self.config[k] for k in ("b1", "b2", "eps", "weight_decay"))
+        b1, b2, eps = (self.config[k] for k in ("b1", "b2", "eps"))
         c1 = self.state["c1"] * b1 + (1 - b1)
         c2 = self.state["c2"] * b2 + (1 - b2)
         made: list[Update] = [(self.state["c1"], c1), (self.state["c2"], c2)]
         rate, c1, c2 = (t.reshape(()) for t in (self.lr, c1, c2))  # parameters may be 0-d
         for i, p, g in with_gradient(self.params, gradients):
-            old = p.detach()
+            old, decay = p.detach(), self.decay_of(i)
             if decay and not self.decoupled:
                 g = g + old * decay
             m = self.state[f"m.{i}"] * b1 + g * (1 - b1)
@@ -181,14 +190,16 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
         lr: Any = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused)
 
 
 # ---- optimizers that scale a step by the sizes of parameter and direction
@@ -226,17 +237,21 @@ class LARS(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
         lr: Any = 0.001,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
         nesterov: bool = False,
         classic: bool = True,
         tcoef: float = 0.001,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
     ) -> None:
         super().__init__(
             params,
             lr,
+            decay_filter,
+            fused,
             momentum=momentum,
             weight_decay=weight_decay,
             nesterov=nesterov,
@@ -248,11 +263,10 @@ class LARS(Optimizer):
         return zeros("momentum", self.params)
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
-        momentum, decay = self.config["momentum"], self.config["weight_decay"]
-        rate = self.lr.reshape(())
+        momentum, rate = self.config["momentum"], self.lr.reshape(())
         made: list[Update] = []
         for i, p, g in with_gradient(self.params, gradients):
-            old = p.detach()
+            old, decay = p.detach(), self.decay_of(i)
             size = _length(old)
             trust = _trust(old, g, size * self.config["tcoef"] / (_length(g) + size * decay))
             g = (g + old * decay) * trust
@@ -285,14 +299,16 @@ class LAMB(Adam):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
         lr: Any = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused)
 
     def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
         return move * _trust(old, move, _length(old) / _length(move))
@@ -322,16 +338,21 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
         lr: Any = 0.001,
         momentum: float = 0.95,
         weight_decay: float = 0.1,
         ns_steps: int = 5,
         nesterov: bool = True,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
     ) -> None:
+        ns_steps = times(self.name, "ns_steps", ns_steps)
         super().__init__(
             params,
             lr,
+            decay_filter,
+            fused,
             momentum=momentum,
             weight_decay=weight_decay,
             ns_steps=ns_steps,
@@ -348,8 +369,7 @@ class Muon(Optimizer):
         return zeros("momentum", self.params)
 
     def updates(self, gradients: Sequence[Tensor | None]) -> list[Update]:
-        momentum, decay = self.config["momentum"], self.config["weight_decay"]
-        rate = self.lr.reshape(())
+        momentum, rate = self.config["momentum"], self.lr.reshape(())
         made: list[Update] = []
         for i, p, g in with_gradient(self.params, gradients):
             last = self.state[f"momentum.{i}"]
@@ -358,7 +378,7 @@ class Muon(Optimizer):
             move = g + velocity * momentum if self.config["nesterov"] else velocity
             rows = move.reshape(move.shape[0], -1)
             move = _orthogonal(rows, self.config["ns_steps"]).reshape(p.shape)
-            old = p.detach()
+            old, decay = p.detach(), self.decay_of(i)
             made.append((p, (old * (1.0 - rate * decay) - rate * move).cast(p.dtype)))
         return made
 

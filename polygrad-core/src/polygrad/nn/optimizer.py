@@ -6,7 +6,7 @@ made, realised all at once. A group steps several optimizers as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -15,20 +15,43 @@ from ..dtype import dtypes
 from ..engine.capture import active as capturing
 from ..errors import ArgumentError, GradientError, ShapeError, StateError, public, shown
 from ..tensor import Tensor
-from ..tensor.base import away, one_owner
+from ..tensor.base import away, maybe, one_owner
 from ..tensor.store import inside, realize
+from . import init
 from . import lr as lr_module
 
 Update = tuple[Tensor, Tensor]  # what is assigned to, and what
 
 
+Params = Mapping[str, Tensor] | Iterable[Tensor]
+Filter = Callable[[str], bool]  # whether the parameter of a name decays
+
+
 @public
 class Optimizer:
-    """What all share: parameters, the rate, remembered tensors by name, `step` and `zero_grad`."""
+    """What all share: parameters, the rate, remembered tensors by name, `step` and `zero_grad`.
+
+    Parameters come in a list or, with their names, in a mapping (`nn.get_state_dict`).
+    `decay_filter(name)` says which of them weight decay shrinks; without it, it is all but those
+    that `nn.init.param` exempts. A step is one plan, be it called `fused` or not.
+    """
 
     name: ClassVar[str]
 
-    def __init__(self, params: Iterable[Tensor] | None, lr: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        params: Params | None,
+        lr: Any,
+        decay_filter: Filter | None = None,
+        fused: bool = False,
+        **options: Any,
+    ) -> None:
+        if decay_filter is not None and not callable(decay_filter):
+            raise ArgumentError(
+                f"{self.name}: decay_filter is a function of a name, not {shown(decay_filter)}."
+            )
+        maybe("fused", fused)
+        self.decay_filter = decay_filter
         self.config: dict[str, Any] = options
         self.schedule = lr = lr_module.checked(lr)
         self.steps = 0
@@ -39,8 +62,13 @@ class Optimizer:
         if params is not None:
             self.bind(params)
 
-    def bind(self, params: Iterable[Tensor]) -> Optimizer:
+    def bind(self, params: Params) -> Optimizer:
         """Take these parameters, with nothing remembered yet."""
+        named: Mapping[int, str] = {}
+        if isinstance(params, Mapping):
+            # Of a tensor with two names the first counts.
+            named = {id(p): name for name, p in reversed([*params.items()])}
+            params = params.values()
         given = list(params)
         if not all(isinstance(p, Tensor) for p in given):
             strange = next(p for p in given if not isinstance(p, Tensor))
@@ -52,11 +80,28 @@ class Optimizer:
         for p in self.params:
             if not p.dtype.is_float:
                 raise ArgumentError(f"{self.name} cannot train a tensor of {p.dtype.name}.")
+        self._decays = [self.decays(named.get(id(p)), init.decays(p)) for p in self.params]
         with self._home():
             self.state = {n: t.requires_grad_(False) for n, t in self._remember().items()}
             if away(self.lr):
                 self._set_rate(lr_module.resolve(self.schedule, self.steps + 1))
         return self
+
+    def decays(self, name: str | None, usually: bool) -> bool:
+        """Whether weight decay shrinks a parameter of this name; `usually` where nothing else is
+        said."""
+        if self.decay_filter is None:
+            return usually
+        if name is None:
+            raise ArgumentError(
+                f"{self.name}: decay_filter asks for names; give the parameters with theirs, as"
+                " nn.get_state_dict(net)."
+            )
+        return bool(self.decay_filter(name))
+
+    def decay_of(self, i: int) -> float:
+        """The weight decay of parameter i."""
+        return float(self.config["weight_decay"]) if self._decays[i] else 0.0
 
     def _home(self) -> AbstractContextManager[Any]:
         """A block in the runtime of the parameters, which all have the same."""

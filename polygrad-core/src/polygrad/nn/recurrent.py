@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..errors import ArgumentError, ShapeError, public
+from ..errors import ArgumentError, ShapeError, public, shown
 from ..tensor import Tensor
 from . import init
-from .wrong import named, wrong_input
+from .wrong import named, times, wrong_input
 
 State = tuple[Tensor, ...]
 
@@ -141,7 +141,8 @@ class _Sequence(_Kind):
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         for name, n in sizes.items():
             if n < 1:
-                raise ArgumentError(f"{type(self).__name__}: {name}={n} is less than 1.")
+                raise ArgumentError(f"{type(self).__name__}: {name}={shown(n)} is less than 1.")
+        num_layers = times(type(self).__name__, "num_layers", num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.dropout, self.bidirectional = (
             batch_first,

@@ -19,8 +19,10 @@ from ..tensor import Tensor
 from ..tensor.base import one_owner
 from ..tensor.store import inside, new_leaf, read
 from ..tensor.store import realize as realize_all
+from .tensorio import TensorIO as TensorIO
 
 __all__ = [
+    "TensorIO",
     "get_parameters",
     "get_state_dict",
     "load_state_dict",

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..errors import ShapeError, is_ours
+from ..errors import ArgumentError, ShapeError, is_ours
 from ..tensor import Tensor
+from ..tensor.base import integer
 
 Shape = tuple[int, ...]
 
@@ -26,6 +27,16 @@ def wrong_input(layer: object, expected: str, x: Tensor) -> ShapeError:
     `...` for any number of axes, `or` between several."""
     remedy = _remedy(expected, x.shape)
     return ShapeError(f"{named(layer)} takes {expected}, got {x.shape}.{remedy}")
+
+
+MOST_TIMES: Final = 10_000  # far more than anybody means, and made in seconds
+
+
+def times(name: str, what: str, n: int) -> int:
+    """A number of things that are made one by one, so that a wrong one would never end."""
+    if integer(name, what, n, 1) > MOST_TIMES:
+        raise ArgumentError(f"{name}: {what} is at most {MOST_TIMES}, not {n}.")
+    return int(n)
 
 
 def named(layer: object) -> str:

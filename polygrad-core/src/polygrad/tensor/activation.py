@@ -10,6 +10,7 @@ from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
 from .base import Real, own_axis, result
+from .naming import also
 from .reduce import Reduce
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Activation(Reduce):
         """
         return self._formula(lambda x: x * formulas.sigmoid(x))
 
-    swish = silu
+    swish = also("swish", silu)
 
     def mish(self) -> Tensor:
         """self * tanh(softplus(self)). Floats keep their dtype, integers become float32.

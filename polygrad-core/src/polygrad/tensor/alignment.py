@@ -14,6 +14,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Flag, Integer, Operand, integer, result, tensor_of
+from .checks import check_range, wanted
 from .movement import pad_with, piece, spread
 from .reduce import narrow, wide
 from .statistics import Statistics
@@ -62,6 +63,10 @@ class Alignment(Statistics):
         if blank >= self.shape[2]:
             raise ArgumentError(f"{_NAME}: blank {blank} is no class below {self.shape[2]}.")
         steps, labels = (_lengths(x, y.shape[0], self) for x in (input_lengths, target_lengths))
+        if wanted():  # behind its length a row of targets may hold anything
+            within = UOp.iota(y.shape[1]).broadcast_to(y.shape) < spread(labels.uop, y.shape, (1,))
+            numbers = result(within.where(y.uop.cast(dtypes.int64), blank), y, labels)
+            check_range(_NAME, numbers, 0, self.shape[2], f"the {self.shape[2]} classes")
         loss = _losses(wide(self._float()), y.uop, steps.uop, labels.uop, blank)
         if zero_infinity:
             loss = loss.eq(math.inf).where(loss._with(0.0), loss)

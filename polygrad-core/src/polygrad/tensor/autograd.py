@@ -15,6 +15,7 @@ from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..uop.ops import Ops, UOp, toposort
 from .alignment import Alignment
 from .base import Base, Flag, _leaves, _no_grad, maybe, one_owner, result, wants_gradient
+from .naming import also
 from .store import before_write, differentiated, own, realize
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ class Autograd(Alignment):
         realize([self])
         return out
 
-    update_from = copy_from
+    update_from = also("update_from", copy_from)
 
     def _assigned(self, value: UOp) -> Tensor:
         self._assign(value)

@@ -16,6 +16,7 @@ from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
 from ..uop.sizes import Size, larger
 from .base import Flag, Integer, Real, Scalar, integer, leaf, number, scalar, sizes
+from .checks import check_range
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ def constant(name: str, shape: tuple[int, ...], value: Scalar, dtype: DType) -> 
     return const.broadcast_to(shape) if shape else const
 
 
+def _storage(name: str, shape: Any, dtype: Any, device: Any, requires_grad: Flag | None) -> Tensor:
+    from .store import new_leaf
+
+    d = dtypes.default_float if dtype is None else to_dtype(dtype)
+    return new_leaf(d, sizes(name, shape), device, None, requires_grad)
+
+
 class Creation(Loss):
     """Static methods that make tensors."""
 
@@ -66,10 +74,20 @@ class Creation(Loss):
         >>> Tensor.empty(2, 3).shape
         (2, 3)
         """
-        from .store import new_leaf
+        return _storage("empty", shape, dtype, device, requires_grad)
 
-        d = dtypes.default_float if dtype is None else to_dtype(dtype)
-        return new_leaf(d, sizes("empty", shape), device, None, requires_grad)
+    @staticmethod
+    def invalids(
+        *shape: Any, dtype: Any = None, device: Any = None, requires_grad: Flag | None = None
+    ) -> Tensor:
+        """`empty` by the name for elements that mean nothing before they are written: storage of a
+        shape, float32 without a dtype. Raises ShapeError for a negative size.
+
+        >>> x = Tensor.invalids(3, dtype="int32")
+        >>> x.assign(Tensor([1, 2, 3])).tolist()
+        [1, 2, 3]
+        """
+        return _storage("invalids", shape, dtype, device, requires_grad)
 
     @staticmethod
     def full(
@@ -132,8 +150,10 @@ class Creation(Loss):
         dtype: Any = None,
         device: Any = None,
         requires_grad: Flag | None = None,
+        buffer: Flag = True,
     ) -> Tensor:
-        """`fill_value` in the shape, dtype and place of self.
+        """`fill_value` in the shape, dtype and place of self. `buffer` says elsewhere whether it
+        may be written to; here a tensor gets its storage when it is written to, so it always may.
 
         >>> Tensor([1, 2]).full_like(5).tolist()
         [5, 5]
@@ -283,7 +303,8 @@ class Creation(Loss):
         return tuple(out)
 
     def one_hot(self, num_classes: Integer) -> Tensor:
-        """A new last axis that is 1 at the number each element holds, else 0; int32.
+        """A new last axis that is 1 at the number each element holds, else 0; int32. A number that
+        is no class gives zeros, or is an IndexError under POLY_CHECK=1.
 
         >>> Tensor([0, 2]).one_hot(3).tolist()
         [[1, 0, 0], [0, 0, 1]]
@@ -293,6 +314,7 @@ class Creation(Loss):
         if self.uop.dtype.is_float:
             raise DTypeError(f"one_hot takes the numbers of classes, not {self.uop.dtype.name}.")
         num_classes = integer("one_hot", "num_classes", num_classes, 0)
+        check_range("one_hot", self, 0, num_classes, f"the {num_classes} classes")
         shape = (*self.shape, num_classes)
         mine = self.uop.reshape((*self.shape, 1)).expand(shape)
         classes = UOp.iota(num_classes).cast(mine.dtype).broadcast_to(shape)

@@ -30,6 +30,7 @@ from .base import (
 )
 from .formulas import function
 from .linalg import matmul
+from .naming import also
 from .sorting import Sorting
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Decompositions(Sorting):
 
         return self._solved("triangular_solve", b, how)
 
-    solve_triangular = triangular_solve
+    solve_triangular = also("solve_triangular", triangular_solve)
 
     def cholesky_solve(self, factor: Any, upper: Flag = False) -> Tensor:
         """X with A @ X = self, given the Cholesky factor of A.
@@ -173,7 +174,7 @@ class Decompositions(Sorting):
         s = Stack("inv", self, square=True)
         return s.back(s.uop if _empty(s.uop) else matrices.inverse(s.uop))
 
-    inverse = inv
+    inverse = also("inverse", inv)
 
     def pinv(self, rcond: Real | None = None) -> Tensor:
         """The pseudoinverse (Moore and Penrose) of matrices of any shape; `rcond` as in `lstsq`.

@@ -30,6 +30,7 @@ from .base import (
     tensor_of,
 )
 from .casting import Casting
+from .naming import also
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -210,7 +211,7 @@ class Elementwise(Casting):
         """
         return rational("floor_divide", quotients.floor_quotient, self, other)
 
-    floor_divide = idiv
+    floor_divide = also("floor_divide", idiv)
 
     def mod(self, other: Operand, reverse: Flag = False) -> Tensor:
         """The remainder of `//`: it has the sign of the divisor.
@@ -220,7 +221,7 @@ class Elementwise(Casting):
         """
         return rational("mod", quotients.remainder, *((other, self) if reverse else (self, other)))
 
-    remainder = mod
+    remainder = also("remainder", mod)
 
     def fmod(self, other: Operand) -> Tensor:
         """The remainder of a quotient rounded towards zero: it has the sign of self.
@@ -488,4 +489,4 @@ class Elementwise(Casting):
         out: Any = self if low is None else binary(name, Ops.MAXIMUM, self, low)
         return out if high is None else binary(name, Ops.MINIMUM, out, high)
 
-    clip = clamp
+    clip = also("clip", clamp)

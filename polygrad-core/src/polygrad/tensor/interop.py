@@ -12,7 +12,7 @@ from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, largest, value_of
 from . import host, numpy_functions
 from .autograd import Autograd
-from .base import tensor_of
+from .base import Integer, axis_of, tensor_of
 from .store import device_name, is_leaf, new_leaf, read, realize
 
 if TYPE_CHECKING:
@@ -107,6 +107,26 @@ class Interop(Autograd):
         self._replace(moved.uop)
         self._device = moved._device
         return self  # type: ignore[return-value]
+
+    def shard_(self, devices: Any, axis: Integer | None = None) -> Tensor:
+        """Move self to the one device that `devices` name, whichever `axis` they would share; gives
+        self. A tensor is on one device: raises ArgumentError if they name several.
+
+        >>> Tensor([1, 2]).shard_(("interp",), axis=0).device
+        'interp'
+        """
+        given = devices if isinstance(devices, (tuple, list)) else (devices,)
+        names = [device_name(d) for d in given]
+        if axis is not None:
+            axis_of("shard_", axis, self.ndim)
+        if not names:
+            raise ArgumentError("shard_: no device is given.")
+        if other := next((n for n in names if n != names[0]), None):
+            raise ArgumentError(
+                f"shard_: a tensor is on one device, not on {names[0]!r} and {other!r}; pieces on"
+                f" several are not built. .to_({names[0]!r}) moves all of it."
+            )
+        return self.to_(names[0])
 
     @staticmethod
     def numpy_many(*tensors: Any) -> list[Any]:

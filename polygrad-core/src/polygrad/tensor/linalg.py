@@ -18,6 +18,7 @@ from .activation import Activation
 from .base import Base, Operand, broadcast_shape, common_dtype, result, tensor_of
 from .elementwise import binary
 from .movement import diagonal, swap, unsqueeze
+from .naming import also
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -64,7 +65,7 @@ class Linalg(Activation):
         right = tensor_of(other, "matmul", self)
         return self._matmul("matmul", self, right, dtype)
 
-    dot = mm = bmm = matmul
+    dot, mm, bmm = also("dot", matmul), also("mm", matmul), also("bmm", matmul)
 
     def _matmul(self, name: str, x: Base, y: Base, dtype: Any = None) -> Tensor:
         a, b = x.uop, y.uop

@@ -14,6 +14,7 @@ from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
 from .checks import check_range
+from .naming import also
 from .pooling import Pooling
 from .reduce import log_softmax, narrow, quotient, wide
 
@@ -199,8 +200,10 @@ class Loss(Pooling):
             "binary_crossentropy_logits", y * yes + (1.0 - y) * no, reduction, None, *used
         )
 
-    binary_cross_entropy = binary_crossentropy
-    binary_cross_entropy_with_logits = binary_crossentropy_logits
+    binary_cross_entropy = also("binary_cross_entropy", binary_crossentropy)
+    binary_cross_entropy_with_logits = also(
+        "binary_cross_entropy_with_logits", binary_crossentropy_logits
+    )
 
     # ---- distances
 

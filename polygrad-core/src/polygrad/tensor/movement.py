@@ -23,6 +23,7 @@ from .base import (
     shape_of_args,
 )
 from .distribution import Distribution
+from .naming import also
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -78,7 +79,7 @@ class Movement(Distribution):
         new = shape_of_args("reshape", shape)
         return result(self.uop.reshape(self._known("reshape", new)), self)
 
-    view = reshape
+    view = also("view", reshape)
 
     def _known(self, name: str, new: tuple[int, ...]) -> tuple[int, ...]:
         old, total = self.shape, self.numel()
@@ -192,7 +193,7 @@ class Movement(Distribution):
         b = axis_of("transpose", axis1 if dim1 is None else dim1, self.ndim)
         return result(swap(self.uop, a, b) if self.ndim else self.uop, self)
 
-    swapaxes = transpose
+    swapaxes = also("swapaxes", transpose)
 
     @property
     def T(self) -> Tensor:  # everybody's name for it
@@ -227,7 +228,7 @@ class Movement(Distribution):
         order = [back[a] if a in back else next(rest) for a in range(self.ndim)]
         return result(self.uop.permute(order), self)
 
-    moveaxis = movedim
+    moveaxis = also("moveaxis", movedim)
 
     # ---- size of axes
 
@@ -250,7 +251,7 @@ class Movement(Distribution):
             )
         return result(self.uop.broadcast_to(filled), self)
 
-    broadcast_to = expand
+    broadcast_to = also("broadcast_to", expand)
 
     def expand_as(self, other: Base) -> Tensor:
         """Expanded to the shape of `other`.

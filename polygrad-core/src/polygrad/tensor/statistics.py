@@ -32,6 +32,7 @@ from .base import (
     scalar,
     tensor_of,
 )
+from .checks import check_range
 from .elementwise import joined_floats
 from .indexing import parse, read
 from .random import unit
@@ -346,6 +347,7 @@ class Statistics(Writing):
                 for n, k, s, d, p in zip(self.shape[-2:], window, step, gap, pad, strict=True)
             )
         )
+        check_range(name, indices, 0, size(plane), f"a plane of shape {plane}")
         rows, each = size(lead), size(self.shape[-2:])
         empty = self.zeros(rows, size(plane), dtype=self.dtype, device=self._device)
         index = result(indices.uop.reshape((rows, each)), indices)

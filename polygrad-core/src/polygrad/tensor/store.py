@@ -258,6 +258,13 @@ def is_leaf(t: Base) -> bool:
 
 def read(t: Base) -> memoryview:
     """The bytes of a tensor, computed if need be."""
+    data = memoryview(bytearray(size(actual(t.uop.shape)) * t.uop.dtype.itemsize))
+    read_into(t, data)
+    return data
+
+
+def read_into(t: Base, data: memoryview, offset: int = 0) -> None:
+    """Fill all of `data` with the bytes of a tensor from byte `offset` on."""
     from .. import engine
 
     capture = capturing.get()
@@ -265,8 +272,8 @@ def read(t: Base) -> memoryview:
         capture.check_read(t.uop)
     if away(t):
         with inside(t._owner):
-            return read(t)
-    nbytes = size(actual(t.uop.shape)) * t.uop.dtype.itemsize
+            read_into(t, data, offset)
+        return
     realize([t])
     node = t.uop if t.uop.op is Ops.BUFFER else engine.realize([t.uop], [t.uop])[0]
-    return engine.current().read(node, nbytes)
+    engine.current().read_into(node, data, offset)
