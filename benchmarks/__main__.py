@@ -143,9 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.suite == "cpu":
             from .picture import picture
 
-            title = f"{today}, {options.threads} threads: speed as a part of the machine's limit"
+            count = f"{options.threads} thread{'s' if options.threads > 1 else ''}"
+            title = f"{today}, {count}: speed as a part of the machine's limit (*: of the best)"
             drawn = out.with_suffix(".svg")
-            drawn.write_text(picture(results["rows"], title))
+            drawn.write_text(picture(results["rows"], title, options.clock))
             print(f"wrote {drawn}")
 
 

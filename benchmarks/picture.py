@@ -1,7 +1,7 @@
 """The table as one picture: for each workload a bar of each contestant, as speed against the limit.
 
 A bar is as long as limit / time, so 1 is the machine's limit; where there is no limit to speak of,
-the fastest is 1. It is SVG text, written here.
+the fastest is 1, and the name has a star. It is SVG text, written here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from .frameworks import FRAMEWORKS, OURS, framework_of
+from .table import KEYS
 
 COLOURS = {
     OURS: "#c0392b",
@@ -32,20 +33,28 @@ class Bar(NamedTuple):
     label: str
 
 
-def bars(made: Mapping[str, Any]) -> list[Bar]:
+def bars(made: Mapping[str, Any], clock: str = "wall") -> list[Bar]:
     """Of one row of the table, ours first."""
     names = sorted(
         (c for c in made if framework_of(c) in FRAMEWORKS),
         key=lambda c: list(FRAMEWORKS).index(framework_of(c)),
     )
-    times = {c: float(made[c]["median_ms"]) for c in names}
+    times = {c: float(made[c][KEYS[clock]]) for c in names}
     unit = made.get("limit_ms") or min(times.values(), default=0.0)
-    return [Bar(c, unit / t, f"{c.replace('_', ' ')} {t:.3g} ms") for c, t in times.items()]
+    return [Bar(c, unit / t, f"{c.replace('_', ' ')} {_shown(t)} ms") for c, t in times.items()]
 
 
-def picture(rows: Mapping[str, Mapping[str, Any]], title: str) -> str:
+def _shown(number: float) -> str:
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
+
+
+def picture(rows: Mapping[str, Mapping[str, Any]], title: str, clock: str = "wall") -> str:
     """An SVG document of all rows that have a time."""
-    groups = {name: some for name, made in rows.items() if (some := bars(made))}
+    groups = {
+        name if "limit_ms" in made else f"{name} *": some
+        for name, made in rows.items()
+        if (some := bars(made, clock))
+    }
     shown = list(dict.fromkeys(framework_of(b.contestant) for g in groups.values() for b in g))
     height = TOP + BOTTOM + sum(len(g) * BAR + GAP for g in groups.values())
     width = NAMES + WIDTH + NUMBERS

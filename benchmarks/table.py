@@ -10,6 +10,7 @@ from .frameworks import OURS
 from .workloads.common import Goal
 
 MB = 1e6
+KEYS = {"wall": "median_ms", "cpu": "cpu_ms"}  # of a contestant's figures, by the clock
 Row = dict[str, Any]
 
 
@@ -79,7 +80,7 @@ def line(name: str, made: Row, clock: str = "wall") -> str:
     failures = "".join(f"  {c}: {why}" for c, why in made.get("failed", {}).items())
     if OURS not in made:
         return f"{name:20} no time of ours{failures}"
-    key = "cpu_ms" if clock == "cpu" else "median_ms"
+    key = KEYS[clock]
     ours = made[OURS]
     share = f"{made['fraction']:.0%}" if "fraction" in made else "-"
     text = f"{name:20}{ours[key]:10.3f}{share:>7}{ours['first_cpu_s']:9.2f}{ours['peak_mb']:9.0f}  "

@@ -97,9 +97,10 @@ class Decoder:
         return self.head(self.norm(x[-1:]))
 
     def realize(self) -> Decoder:
-        from polygrad import Tensor, nn
+        from polygrad import nn
 
-        Tensor.realize(*nn.state.get_state_dict(self).values())
+        for tensor in nn.state.get_state_dict(self).values():  # one by one: the least scratch
+            tensor.realize()
         return self
 
 

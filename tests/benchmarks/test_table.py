@@ -156,7 +156,7 @@ def test_the_picture_is_one_svg_document_with_a_bar_for_each_time() -> None:
     assert root.tag == f"{space}svg"
     assert len(root.findall(f"{space}rect/{space}title")) == 5
     texts = [t.text for t in root.iter(f"{space}text")]
-    assert {"a<b", "c", "limit", "speed & limit", "torch out 3 ms"} <= set(texts)
+    assert {"a<b", "c *", "limit", "speed & limit", "torch out 3 ms"} <= set(texts)
 
 
 def test_a_bar_beyond_the_limit_stays_inside_the_picture() -> None:
