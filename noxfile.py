@@ -163,9 +163,9 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """Ours and numpy's and torch's times, alternately in one run; ratios."""
-    install(session, *EVERY, extra=groups("test", "peers"))
-    session.run("python", "-m", "benchmarks", *session.posargs)
+    """Our times beside those of torch, numpy, jax and tinygrad, turn by turn in one run."""
+    install(session, *EVERY, extra=groups("test", "benchmarks"))
+    session.run("python", "-m", "benchmarks", *(session.posargs or ["cpu"]))
 
 
 @nox.session

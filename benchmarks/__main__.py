@@ -4,86 +4,150 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.util
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .measure import alternate, machine
+from .errors import BenchmarkError
+from .frameworks import OURS, framework_of, peers
+from .measure import machine, usable_cores
+
+RESULTS = Path(__file__).parent / "results"
 
 
-def compare(peers: list[str], only: list[str]) -> dict[str, Any]:
-    """Run the workloads, ours and the peers turn by turn; print a row each."""
-    from .workloads import WORKLOADS  # numpy reads its number of threads when it is imported
+def compare(options: argparse.Namespace, some: Sequence[str]) -> dict[str, Any]:
+    """The whole table: the machine's limits, then a row for each workload."""
+    from .contest import contest
+    from .limits import measure
+    from .table import HEAD, line, row
+    from .workloads import WORKLOADS
 
-    results: dict[str, Any] = {}
+    limits = measure(options.threads, options.clock)
+    print(f"limits, {options.threads} threads: {limits}\n{HEAD}", flush=True)
+    rows: dict[str, Any] = {}
     for name, make in WORKLOADS.items():
-        if only and name not in only:
+        if options.only and not options.only.match(name):
             continue
         workload = make()
-        contestants = {c: m() for c, m in workload.makers.items() if c == "ours" or c in peers}
-        timings = alternate(contestants)
-        mine = timings["ours"]
-        row: dict[str, Any] = {
-            c: {"best_ms": t.best * 1e3, "median_ms": t.median * 1e3} for c, t in timings.items()
-        }
-        ratios = {c: t.median / mine.median for c, t in timings.items() if c != "ours"}
-        row["ratio"] = ratios
-        text = "  ".join(
-            f"{c} {timings[c].median * 1e3:9.3f} ms ({r:5.2f}x)" for c, r in ratios.items()
-        )
-        promised = ""
-        if workload.promise and workload.promise[0] in ratios:
-            peer, least = workload.promise
-            met = ratios[peer] >= least
-            row["promise"] = {"peer": peer, "least": least, "met": met}
-            promised = f"  >= {least} of {peer}: {'met' if met else 'NOT MET'}"
-        print(f"{name:20} ours {mine.median * 1e3:9.3f} ms  {text}{promised}", flush=True)
-        results[name] = row
-    return results
+        wanted = [c for c in workload.steps if framework_of(c) in (OURS, *some)]
+        results, failed = contest(name, wanted, options.threads, options.patience)
+        limit = limits.seconds(*workload.work)
+        rows[name] = row(results, failed, limit, workload.goal, options.clock)
+        print(line(name, rows[name], options.clock), flush=True)
+    return {"limits": limits._asdict(), "rows": rows}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("suite", choices=["cpu", "calls", "cold", "growth"])
-    parser.add_argument(
-        "--peers", default="torch,numpy", help="comma separated; absent ones are left out"
+def tiny_calls(options: argparse.Namespace, some: Sequence[str]) -> Any:
+    from .calls import main
+
+    return main(some, options.only)
+
+
+def cold(options: argparse.Namespace, some: Sequence[str]) -> Any:
+    from .cold import main
+
+    return main(options.only)
+
+
+def growth(options: argparse.Namespace, some: Sequence[str]) -> Any:
+    from .growth import main
+
+    return main(options.steps)
+
+
+def scaling(options: argparse.Namespace, some: Sequence[str]) -> Any:
+    from .scaling import main
+
+    return main(options.only)
+
+
+SUITES = {
+    "cpu": compare,
+    "calls": tiny_calls,
+    "cold": cold,
+    "growth": growth,
+    "scaling": scaling,
+}
+WITH_PEERS = ("cpu", "calls")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m benchmarks")
+    add = made.add_argument
+    add("suite", choices=SUITES)
+    add("--peers", help="names with commas between; by default those that are installed")
+    add("--only", type=pattern, help="a regular expression that names of workloads start with")
+    add("--threads", type=count, default=usable_cores(), help="of everybody; default: all cores")
+    add(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: for a busy machine, one thread",
     )
-    parser.add_argument("--only", nargs="*", default=[], help="names of workloads")
-    parser.add_argument("--threads", type=int, help="of every contestant; all cores by default")
-    parser.add_argument("--steps", type=int, default=10_000, help="steps of `growth`")
-    parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
-    options = parser.parse_args()
-    if options.threads:  # before any contestant is imported
-        for name in ("POLY_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ[name] = str(options.threads)
-    if options.suite in ("cpu", "calls"):
-        wanted = [p for p in options.peers.split(",") if p]
-        peers = [p for p in wanted if importlib.util.find_spec(p)]
-        for missing in set(wanted) - set(peers):
-            print(f"{missing} is not installed here and left out")
+    add("--patience", type=float, default=300.0, help="seconds that one contestant may take")
+    add("--steps", type=count, default=10_000, help="steps of `growth`")
+    add("--out", type=Path, help="a JSON file; by default one in benchmarks/results/")
+    return made
+
+
+def pattern(text: str) -> Any:
+    import re
+
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+
+
+def count(text: str) -> int:
+    if not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return int(text)
+
+
+def out_of(options: argparse.Namespace, today: str) -> Path | None:
+    """Where the numbers go: part of a suite is kept only if asked for."""
+    if options.out or options.only:
+        return options.out  # type: ignore[no-any-return]
+    return RESULTS / f"{today}-{options.suite}-{options.threads}-threads.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parser()
+    options = given.parse_args(arguments)
+    if options.clock == "cpu" and options.threads != 1:
+        given.error("--clock cpu adds up what all threads took: give --threads 1 as well")
+    some: list[str] = []
+    if options.suite in WITH_PEERS:
+        try:
+            some, absent = peers(options.peers)
+        except BenchmarkError as error:
+            given.error(str(error))
+        for why in absent:
+            print(why)
+    # Before any contestant is imported: they read their number of threads then.
+    for name in ("POLY_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(options.threads)
+    today = datetime.date.today().isoformat()
+    results = SUITES[options.suite](options, some)
+    if (out := out_of(options, today)) is not None:
+        command = "python -m benchmarks " + " ".join(arguments or sys.argv[1:])
+        about = {"date": today, "command": command, "machine": machine()}
+        out.write_text(
+            json.dumps({**about, "suite": options.suite, "results": results}, indent=1) + "\n"
+        )
+        print(f"wrote {out}")
         if options.suite == "cpu":
-            results: Any = compare(peers, options.only)
-        else:
-            from .calls import main as calls
+            from .picture import picture
 
-            results = calls(peers, options.only)
-    elif options.suite == "cold":
-        from .cold import main as cold
-
-        results = cold()
-    else:
-        from .growth import main as growth
-
-        results = growth(options.steps)
-    if options.out:
-        stamp = datetime.date.today().isoformat()
-        command = "python -m benchmarks " + " ".join(sys.argv[1:])
-        about = {"date": stamp, "command": command, "machine": machine()}
-        record = {**about, "suite": options.suite, "results": results}
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+            count = f"{options.threads} thread{'s' if options.threads > 1 else ''}"
+            title = f"{today}, {count}: speed as a part of the machine's limit (*: of the best)"
+            drawn = out.with_suffix(".svg")
+            drawn.write_text(picture(results["rows"], title, options.clock))
+            print(f"wrote {drawn}")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .measure import alternate
-from .workloads import Maker, Step, array
+from .measure import alternate, local
+from .workloads.common import Step, array
 
 SMALL = 16
 
@@ -25,7 +25,7 @@ class Mark(NamedTuple):
     """A cost that must stay below `limit` seconds: a warm call's by contestant."""
 
     limit: float
-    makers: dict[str, Maker]
+    makers: dict[str, Callable[[], Step]]
 
 
 def eager_chain() -> Mark:
@@ -145,21 +145,21 @@ def _row(name: str, seconds: float, limit: float, others: str = "") -> dict[str,
     return {"median_s": seconds, "limit_s": limit, "met": met}
 
 
-def main(peers: list[str], only: list[str], rounds: int = 5) -> dict[str, Any]:
-    """All marks, a row each."""
+def main(peers: Sequence[str], only: Any = None, rounds: int = 5) -> dict[str, Any]:
+    """All marks, a row each; `only` is a regular expression."""
     results: dict[str, Any] = {}
     for name, make in WARM.items():
-        if only and name not in only:
+        if only and not only.match(name):
             continue
         mark = make()
         makers = {c: m for c, m in mark.makers.items() if c == "ours" or c in peers}
-        timings = alternate({c: m() for c, m in makers.items()})
+        timings = alternate({c: local(m()) for c, m in makers.items()})
         theirs = {c: t.median for c, t in timings.items() if c != "ours"}
         others = "".join(f"  {c} {s * 1e6:.1f} us" for c, s in theirs.items())
         row = _row(name, timings["ours"].median, mark.limit, others)
         results[name] = {**row, "peers_s": theirs}
     for name, (limit, program) in FIRST.items():
-        if not only or name in only:
+        if not only or only.match(name):
             seconds = statistics.median(first_call(program) for _ in range(rounds))
             results[name] = _row(f"first {name}", seconds, limit)
     return results

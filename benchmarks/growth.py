@@ -16,9 +16,11 @@ def main(steps: int = 10_000) -> dict[str, float]:
     """Train the small perceptron for `steps` steps and an eager loop beside it."""
     from polygrad import Tensor
 
-    from .workloads import training
+    from .frameworks import FRAMEWORKS, OURS
+    from .measure import usable_cores
+    from .workloads import WORKLOADS
 
-    step = training((10, 32, 1), 32, False, 1.0).makers["ours"]()
+    step = WORKLOADS["tinymlp_b32"]().steps[OURS](FRAMEWORKS[OURS](usable_cores()))
     x = Tensor([1.0, 2.0, 3.0]).realize()
     growth: dict[str, float] = {}
     for name, once in (("train_step", step), ("eager", lambda: (x * 2 + 1).realize())):
