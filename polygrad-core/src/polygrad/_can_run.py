@@ -178,7 +178,7 @@ _NO_OPERATIONS = {
     **dict.fromkeys(("manual_seed", "no_grad", "train", "zero_grad", "dispose"), "it runs nothing"),
     **dict.fromkeys(("is_param_", "requires_grad_"), "it marks a tensor"),
     **dict.fromkeys(("set_logical_policy", "preserve_logical"), "it marks a tensor"),
-    **dict.fromkeys(("to", "to_", "cpu", "cuda"), "it moves between devices"),
+    **dict.fromkeys(("to", "to_", "cpu", "cuda", "shard_"), "it moves between devices"),
     "from_url": "it fetches a file",
     **dict.fromkeys(("custom_kernel", "sequential"), "what it runs is a function of yours"),
 }
