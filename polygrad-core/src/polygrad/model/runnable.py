@@ -16,6 +16,7 @@ from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
 from .ports import Input, Output, Ports
 from .signature import Outputs, Spec, Values, check_names
+from .tuned import Tuned, offered
 
 if TYPE_CHECKING:
     from .train import Trainer
@@ -41,6 +42,7 @@ class Runnable:
         self._optimizer_config: dict[str, Any] | None = None  # of a loaded bundle
         self._optimizer_given: str | Optimizer | None = None
         self._trainer: Trainer | None = None
+        self.tuned: Tuned = {}
         self._ports: dict[str, Ports] = {}  # by entrypoint, once it was called
         self._ready = self._disposed = False
 
@@ -108,13 +110,14 @@ class Runnable:
     def _made_ports(self, name: str, entry: Entrypoint) -> Ports:
         if not self._ready:
             self._check_initialized()
-        plan = make_plan(
-            list(entry.outputs.values()),
-            [self.captured.inputs[n] for n in entry.inputs],
-            [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
-            {self.states[n].symbol: u for n, u in entry.writes.items()},
-            self.holders(),
-        )
+        with offered(self.tuned, self.device):
+            plan = make_plan(
+                list(entry.outputs.values()),
+                [self.captured.inputs[n] for n in entry.inputs],
+                [*(draw_variables() if entry.draws else ()), *self._variables(entry)],
+                {self.states[n].symbol: u for n, u in entry.writes.items()},
+                self.holders(),
+            )
         inputs = [
             (n, Input(f"entrypoint {name!r}: {n!r}", self.specs[n], self.device, self.runtime))
             for n in entry.inputs
