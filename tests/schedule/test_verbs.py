@@ -79,13 +79,29 @@ def test_pad(
 ) -> None:
     x = leaf(*shape, dtype=dtype)
     root = roots(x, op)[place]
-    which = data.draw(st.integers(0, 1))
+    which, steps = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 8))
 
     def padded(kernel: Kernel) -> Kernel:
+        """Of a range, or of a part of one: the steps after a part are others' steps."""
+        if kernel.order and steps > 1:
+            kernel = verbs.block(kernel, kernel.order[-1], steps)
         loop = kernel.order[which % len(kernel.order)] if kernel.order else None
         return kernel if loop is None else verbs.pad(kernel, loop, multiple)
 
     same(root, filled(x, multiple), padded, run_kernels)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("steps", "multiple"), [(2, 6), (5, 4), (7, 8)])
+def test_pad_of_a_part_of_a_scan(run_kernels, op: Ops, steps: int, multiple: int) -> None:
+    """Steps after the end of a part add nothing to what the next part goes on with."""
+    x = leaf(3, 14)
+
+    def padded(kernel: Kernel) -> Kernel:
+        made = verbs.block(kernel, kernel.order[-1], steps)
+        return verbs.pad(made, made.order[-1], multiple)
+
+    same(x.scan(op, 1), filled(x, 0), padded, run_kernels)
 
 
 @settings(EVERY, max_examples=20)
