@@ -35,6 +35,15 @@ def test_new_programs(fusion: bool, device: str) -> None:
     assert not failures, "\n\n".join(map(fuzz.reproducer, failures))
 
 
+@pytest.mark.parametrize("modes", ["recipes", "neighbours", "transforms"])
+def test_new_programs_with_other_lists(modes: str) -> None:
+    """Row 2: each recipe on and off, lists that a search may come across, random lists."""
+    seeds = range(3 * 10**6, 3 * 10**6 + BATCH)
+    found = fuzz.fuzz(seeds, fuzz.setups("cpu", modes), BATCH)
+    failures = [f for _, some in found for f in some]
+    assert not failures, "\n\n".join(map(fuzz.reproducer, failures))
+
+
 def test_the_reference_device_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its two engines share no arithmetic, so each is a witness for the other."""
     monkeypatch.setattr(kernels, "_of_device", weakref.WeakKeyDictionary())  # nothing loaded yet

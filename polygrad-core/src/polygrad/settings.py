@@ -110,6 +110,12 @@ TABLE: dict[str, Setting] = {
     ),
     "POLY_INTERP_NUMPY": Setting(_flag, True, "0: the interp device runs in plain Python"),
     "POLY_FUSION": Setting(_flag, True, "0: every operation is its own kernel (a test of fusion)"),
+    # searching for faster kernels
+    "BEAM": Setting(_count, 0, "width of the search for faster kernels; 0: the recipes' own"),
+    "BEAM_TIMEOUT_SEC": Setting(_count, 10, "seconds that the search may take for one kernel"),
+    "POLY_TUNED": Setting(
+        _flag, False, "1: use what an earlier search found, as BEAM does, but search for nothing"
+    ),
     # caches
     "POLY_CACHE": Setting(_flag, True, "0: no cache on disk"),
     "POLY_CACHE_DIR": Setting(_text, "", "where compiled kernels are kept"),

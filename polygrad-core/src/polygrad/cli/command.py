@@ -36,6 +36,13 @@ def inspect(arguments: argparse.Namespace) -> Result:
     return bundle.report(arguments.file)
 
 
+def tune(arguments: argparse.Namespace) -> Result:
+    from . import tune
+
+    a = arguments
+    return tune.report(a.file, a.output, a.device, a.beam, a.seconds)
+
+
 class Verb(NamedTuple):
     run: Callable[[argparse.Namespace], Result]
     help: str
@@ -46,6 +53,7 @@ _VERBOSE = (
     ("-v", "--verbose"),
     {"action": "store_true", "help": "also where each device comes from and what it cost to ask"},
 )
+_BUNDLE = (("file",), {"metavar": "FILE.pgb", "help": "a bundle that Model.save wrote"})
 VERBS: dict[str, Verb] = {
     "devices": Verb(
         devices,
@@ -55,7 +63,21 @@ VERBS: dict[str, Verb] = {
     "inspect": Verb(
         inspect,
         "show the entrypoints, shapes, state and sizes of a bundle; reads no weights",
-        [(("file",), {"metavar": "FILE.pgb", "help": "a bundle that Model.save wrote"})],
+        [_BUNDLE],
+    ),
+    "tune": Verb(
+        tune,
+        "search for faster kernels for this machine and write them into a bundle",
+        [
+            _BUNDLE,
+            (("-o", "--output"), {"metavar": "OUT.pgb", "help": "write another file instead"}),
+            (("--device",), {"help": "device to tune for; the one in force if not given"}),
+            (("--beam",), {"type": int, "default": 4, "help": "width of the search (4)"}),
+            (
+                ("--seconds",),
+                {"type": int, "default": 10, "help": "time of the search for one kernel (10)"},
+            ),
+        ],
     ),
 }
 

@@ -8,11 +8,12 @@ from ..target import Target
 from ..uop.ops import Ops, UOp
 from . import ordered
 from .kernel import Kernel, canonical
+from .lists import Choice, replay
 from .lower import lower
 from .ordered import is_ordered
 from .recipes import choose
 
-__all__ = ["compile_kernel", "optimize"]
+__all__ = ["compile_kernel", "lowered", "optimize"]
 
 
 def optimize(sink: UOp, target: Target) -> Kernel:
@@ -20,19 +21,30 @@ def optimize(sink: UOp, target: Target) -> Kernel:
     return choose(canonical(sink), target)
 
 
-def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
-    """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
-    if is_ordered(sink):
+def compile_kernel(
+    sink: UOp, target: Target, name: str, choice: Choice | None = None
+) -> LinearProgram:
+    """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs.
+
+    `choice`: a transform list in place of the recipe's. Raises ScheduleError if it is not legal.
+    """
+    if choice is not None:
+        program = lowered(replay(canonical(sink), choice), target, name)
+    elif is_ordered(sink):
         program = ordered.program(sink, target, name)
     else:
-        kernel = optimize(sink, target)
-        program = lower(kernel, target, name, _note(kernel))
+        program = lowered(optimize(sink, target), target, name)
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program
 
         verify_kernel(sink)
         verify_program(program, target)
     return program
+
+
+def lowered(kernel: Kernel, target: Target, name: str) -> LinearProgram:
+    """The program of a transformed kernel."""
+    return lower(kernel, target, name, _note(kernel))
 
 
 def _note(kernel: Kernel) -> str:

@@ -7,6 +7,7 @@ value depends on, hoisting being what the linearizer does.
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
 from .kernel import Kernel, extent
@@ -36,6 +37,17 @@ def traffic(kernel: Kernel) -> int:
             key = (param, node.op)
             touched[key] = max(touched.get(key, 0), elements * param.dtype.itemsize)
     return sum(touched.values())
+
+
+def printed(kernel: Kernel) -> int:
+    """Instructions of the body once its unrolled loops are printed out, an estimate."""
+    total = 0
+    for node in toposort(kernel.stores):
+        if node.op in ELEMENTWISE or node.op in (Ops.LOAD, Ops.STORE, Ops.REDUCE):
+            inside = ranges_of(node.src[0] if node.op is Ops.REDUCE else node)
+            loops = [r for r in inside if kernel.kind(r) in ("unroll", "partial")]
+            total += COSTS.get(node.op, 1) * _times(frozenset(loops))
+    return total
 
 
 def _times(loops: frozenset[UOp]) -> int:

@@ -86,7 +86,8 @@ def misplaced(kernel: Kernel) -> UOp | None:
     legal.
 
     The loops around a reduction must be the outermost loops of everything that reads it, and what
-    a scan carries along has one place: no loop may run inside of its own.
+    a scan carries along has one place: no loop may run inside of its own. Nor may one where a
+    reduction keeps its values in scratch, which has room for one row.
     """
     position = {r: i for i, r in enumerate(kernel.order)}
     around: dict[UOp, tuple[UOp, ...]] = {}
@@ -95,6 +96,8 @@ def misplaced(kernel: Kernel) -> UOp | None:
         below = _NONE.union(*(needs[s] for s in node.src))
         needs[node] = frozenset((node,)) if node.op is Ops.REDUCE else below
         if node.op is Ops.SCAN and _inside(kernel, node, position):
+            return node
+        if keeps(node) and (_inside(kernel, node, position) or _across(kernel, node)):
             return node
         if node.op not in (Ops.REDUCE, Ops.STORE):
             continue
@@ -117,6 +120,17 @@ def _inside(kernel: Kernel, scan: UOp, position: Mapping[UOp, int]) -> bool:
     start = min(position[r] for r in own)
     others = [r for r in ranges_of(scan.src[0]) if r not in own]
     return any(position[r] > start for r in others if kernel.kind(r) not in ("grid", "vector"))
+
+
+def keeps(node: UOp) -> bool:
+    """Whether this is a reduction that keeps its values in scratch (`transform.stage`)."""
+    return node.op is Ops.REDUCE and node.src[0].op is Ops.AFTER
+
+
+def _across(kernel: Kernel, reduction: UOp) -> bool:
+    """Whether its values are vectors along another range than its own."""
+    others = ranges_of(reduction.src[0]).difference(reduction.src[1:])
+    return any(kernel.kind(r) == "vector" for r in others)
 
 
 def length(loop: UOp) -> int:

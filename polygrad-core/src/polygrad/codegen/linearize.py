@@ -67,7 +67,7 @@ class Linearizer(Printer):
             self.scopes[0].values[node] = self.emit(Ops.PARAM, node.dtype, (), place)
         for node in toposort(self.kernel.stores):
             if node.op is Ops.LOCAL:
-                self.scopes[0].values[node] = self.emit(Ops.LOCAL, node.dtype, (), node.arg)
+                self.scopes[0].values[node] = self.emit(Ops.LOCAL, node.dtype, (), node.arg[:2])
 
     def by_missing_grid(self) -> list[tuple[tuple[UOp, ...], list[UOp]]]:
         """Stores by the grid ranges they do not depend on: only the first block may run those."""

@@ -3,6 +3,10 @@
 Each verb takes a Kernel and gives a Kernel, checks its own legality (ScheduleError names the verb
 and the range), and logs itself, so that a transform list can be stored, searched and printed.
 Ranges are named by their number, which is stable for one canonical kernel.
+
+A reduction in two levels (`split_reduce` in textbooks) is no verb of its own: between cores its
+partial results lie in memory, which is a matter of the graph (`schedule/rules.py`); within a kernel
+it is `block` with `subtotals`, or `split` with `accumulate`.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from .kernel import (
     Kernel,
     extent,
     index_roots,
+    keeps,
     launchable,
     length,
     misplaced,
@@ -47,8 +52,16 @@ def _apply(kernel: Kernel, table: dict[UOp, tuple[UOp, ...]], exprs: dict[UOp, U
     return replace(kernel, stores=stores, order=order, kinds=kinds)
 
 
+def _free(kernel: Kernel, loop: UOp, verb: str) -> None:
+    """Only an ordinary loop changes its length: lanes and printed-out steps depend on it."""
+    kind = kernel.kind(loop)
+    if kind != "loop":
+        raise ScheduleError(f"{verb}: range {loop.arg[0]} is of kind {kind} already")
+
+
 def split(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner. The factor must divide the length (see `peel` and `block`)."""
+    _free(kernel, loop, "split")
     n = steps(loop)
     if factor < 1 or not divides(n, factor) or n.hi == 0:
         shown = n.arg if n.op is Ops.CONST else n
@@ -69,22 +82,20 @@ def parts_of(before: Kernel, after: Kernel) -> tuple[UOp, ...]:
     return tuple(r for r in after.order if r not in before.order)
 
 
-def halves(kernel: Kernel, loop: UOp, factor: int) -> tuple[Kernel, UOp | None, UOp]:
-    """`split`, and its two ranges; (kernel, None, loop) when the factor is the whole length."""
-    made = split(kernel, loop, factor)
-    if made is kernel:
-        return (kernel, None, loop) if factor == length(loop) else (kernel, loop, loop)
-    outer, inner = parts_of(kernel, made)
-    return made, outer, inner
+def _positive(verb: str, factor: int) -> None:
+    if factor < 1:
+        raise ScheduleError(f"{verb}: {factor} is no number of steps")
 
 
 def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block
     early.
     """
+    _positive("block", factor)
     n = steps(loop)
     if static(loop) and n.arg % factor == 0:
         return split(kernel, loop, factor)
+    _free(kernel, loop, "block")
     first, kind, lo = kernel.fresh(2), loop.arg[1], loop.src[0]
     outer = UOp.range(UOp.index(0), (n + (factor - 1)) // factor, first, kind)
     rest = n - outer * factor
@@ -96,6 +107,8 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
 def cover(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any length, the inner range whole: steps beyond the end
     compute the last one again and store nothing."""
+    _positive("cover", factor)
+    _free(kernel, loop, "cover")
     if loop not in kernel.outputs:
         raise ScheduleError(f"cover: range {loop.arg[0]} is reduced or sequential")
     n, first, kind = steps(loop), kernel.fresh(2), loop.arg[1]
@@ -114,22 +127,23 @@ def _gated(store: UOp, inside: UOp) -> UOp:
 
 
 def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
-    """Round a range up to a multiple; loads and stores beyond the end are gated off."""
-    n = length(loop)
-    longer = -(-n // multiple) * multiple
-    if longer == n:
+    """Round a range up to a multiple; loads and stores beyond the end are gated off, and a
+    reduction adds its identity there. The length may vary."""
+    _positive("pad", multiple)
+    _free(kernel, loop, "pad")
+    lo, n = loop.src[0], steps(loop)
+    if divides(n, multiple):
         return kernel
-    lo = int(loop.src[0].arg)
+    longer = (n + (multiple - 1)) // multiple * multiple
     made_range = UOp.range(lo, lo + longer, kernel.fresh(), loop.arg[1])
-    inside = made_range < lo + n
-    reduced = loop in kernel.reduced
     made = _apply(kernel, {loop: (made_range,)}, {loop: made_range})
-    stores = _guarded(made.stores, made_range, inside, reduced)
+    stores = _guarded(made.stores, made_range, made_range < lo + n)
     return replace(made, stores=stores).logged("pad", loop.arg[0], multiple)
 
 
-def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tuple[UOp, ...]:
-    """Gate the loads (and stores) that use `loop`; beyond the end a reduction adds its identity."""
+def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp) -> tuple[UOp, ...]:
+    """Gate the loads and stores that use `loop`; beyond the end a reduction or scan adds its
+    identity."""
     from ..uop.values import identity
 
     new: dict[UOp, UOp] = {}
@@ -138,11 +152,11 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp, reduced: bool) -> tu
         if node.op is Ops.LOAD and loop in ranges_of(node):
             gate = src[1] & inside if len(src) > 1 else inside
             new[node] = UOp(Ops.LOAD, node.dtype, (src[0], gate))
-        elif node.op is Ops.STORE and not reduced and loop in ranges_of(node):
+        elif node.op is Ops.STORE and loop in ranges_of(node):
             new[node] = _gated(rebuild(node, src), inside)
-        elif node.op is Ops.REDUCE and loop in node.src[1:]:
+        elif node.op in (Ops.REDUCE, Ops.SCAN) and loop in node.src[1:]:
             value = inside.where(src[0], UOp.const(node.dtype, identity(node.arg, node.dtype)))
-            new[node] = UOp(Ops.REDUCE, node.dtype, (value, *src[1:]), node.arg)
+            new[node] = UOp(node.op, node.dtype, (value, *src[1:]), node.arg)
         elif all(a is b for a, b in zip(src, node.src, strict=True)):
             new[node] = node
         else:
@@ -154,6 +168,8 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
     """Cut a range in two, [lo, lo + at) and the rest, which counts from 0: reductions become the
     sum of both, stores are doubled. The first part keeps its place in the loop order, the rest
     follows it."""
+    if not static(loop):
+        raise ScheduleError(f"peel: range {loop.arg[0]} has a length that varies: see peel_whole")
     n = length(loop)
     if not 0 < at < n:
         raise ScheduleError(f"peel: {at} is not inside range {loop.arg[0]} of length {n}")
@@ -163,16 +179,20 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
 def peel_whole(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """`peel` of a length that varies, at its largest multiple of the factor. Either part may be
     empty."""
+    _positive("peel_whole", factor)
     return _peeled(kernel, loop, steps(loop) // factor * factor).logged(
         "peel_whole", loop.arg[0], factor
     )
 
 
 def _peeled(kernel: Kernel, loop: UOp, at: UOp) -> Kernel:
+    _free(kernel, loop, "peel")
     lo = loop.src[0]
     if loop.arg[1] == "seq":
         raise ScheduleError(f"peel: range {loop.arg[0]} is sequential: the rest needs what was")
     _bounds_nothing(kernel, loop, "peel")
+    if any(loop in ranges_of(n) for n in kernel.reductions if keeps(n)):
+        raise ScheduleError(f"peel: range {loop.arg[0]} has rows in scratch: peel, then stage")
     first = kernel.fresh(2)
     main = UOp.range(lo, lo + at, first, loop.arg[1])
     rest = UOp.range(UOp.index(0), steps(loop) - at, first + 1, loop.arg[1])
@@ -223,6 +243,8 @@ def fuse(kernel: Kernel, outer: UOp, inner: UOp) -> Kernel:
 def fusable(kernel: Kernel, outer: UOp, inner: UOp) -> bool:
     """Is every index a function of outer * len(inner) + inner?"""
     if not (launchable(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
+        return False
+    if kernel.kind(outer) != "loop" or kernel.kind(inner) != "loop":
         return False
     if outer.src[0].arg != 0 or inner.src[0].arg != 0:
         return False
@@ -326,12 +348,13 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     """
     body, ranges = reduction.src[0], reduction.src[1:]
     alike = len(ranges) == 1 and ranges[0].src == loop.src
-    if not alike or not launchable(loop) or loop.src[0].arg != 0:
+    if not alike or loop in ranges or not launchable(loop) or loop.src[0].arg != 0:
         raise ScheduleError(f"stage: range {loop.arg[0]} is not as long as the reduction's")
     again = substitute((body,), {ranges[0]: loop})[0]
     if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
         raise ScheduleError(f"stage: the stores do not repeat {body} along range {loop.arg[0]}")
-    local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch"))
+    others = sum(n.op is Ops.LOCAL for n in toposort(kernel.stores))
+    local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch", others))
     keep = UOp(Ops.STORE, dtypes.void, (_element(local, ranges[0]), body))
     kept = UOp(Ops.REDUCE, reduction.dtype, (body.after(keep), *ranges), reduction.arg)
     reread = UOp(Ops.LOAD, body.dtype, (_element(local, loop),))
@@ -341,6 +364,28 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
 
 def _element(local: UOp, position: UOp) -> UOp:
     return UOp(Ops.INDEX, local.dtype, (local, position))
+
+
+def stream(kernel: Kernel, number: int) -> Kernel:
+    """Let store `number` write past the caches: whole vectors at addresses that are multiples of
+    their size, of what the kernel does not read."""
+    store = kernel.stores[number] if 0 <= number < len(kernel.stores) else None
+    if store is None or store.arg is not None or not by_vectors(kernel, store):
+        raise ScheduleError(f"stream: store {number} does not write whole vectors past the caches")
+    made = UOp(Ops.STORE, store.dtype, store.src, "nt")
+    stores = (*kernel.stores[:number], made, *kernel.stores[number + 1 :])
+    return replace(kernel, stores=stores).logged("stream", number)
+
+
+def by_vectors(kernel: Kernel, store: UOp) -> bool:
+    """Whether a store may pass by the caches: ungated, aligned, of memory that nobody reads."""
+    param, offset = store.src[0].src
+    lane = next((r for r in kernel.of_kind("vector") if r in ranges_of(offset)), None)
+    read = any(n.op is Ops.LOAD and n.src[0].src[0] is param for n in toposort(kernel.stores))
+    if lane is None or read or len(store.src) > 2:
+        return False
+    start = substitute((offset,), {lane: UOp.index(0)})[0]
+    return coefficient(offset, lane) == 1 and divides(start, length(lane))
 
 
 def unmix(kernel: Kernel) -> Kernel:

@@ -15,6 +15,7 @@ takes none, so a sum may be of two instants. What can be looked up (bytes in use
 | `plan_hits` | realised graphs whose Plan was known |
 | `kernels_lowered` | kernels that code was generated for |
 | `kernels_compiled` | kernels given to a toolchain |
+| `kernels_tuned` | kernels whose transform list was searched for (`BEAM`) |
 | `disk_hits` | modules found in the disk cache |
 | `saved_versions` | old versions copied because a reader of them lives |
 """
@@ -35,6 +36,7 @@ class Counters:
         "disk_hits",
         "kernels_compiled",
         "kernels_lowered",
+        "kernels_tuned",
         "launches",
         "ops",
         "plan_hits",
@@ -49,6 +51,7 @@ class Counters:
     disk_hits: int
     kernels_compiled: int
     kernels_lowered: int
+    kernels_tuned: int
     launches: int
     ops: int
     plan_hits: int

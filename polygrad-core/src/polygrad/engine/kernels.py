@@ -21,9 +21,11 @@ from ..contract import Binary, LinearProgram, Source
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
+from . import tuning
 from .runtime import current
 
 if TYPE_CHECKING:
+    from ..codegen.lists import Choice
     from .diskcache import DiskCache
 
 CAPACITY = 4096  # kernels kept per device; the least recently used is forgotten first
@@ -42,7 +44,7 @@ class Kernels:
     def __init__(self, device: Device) -> None:
         self._device = weakref.ref(device)  # the table below is keyed weakly by the device
         self.lock = threading.RLock()
-        self.known: OrderedDict[UOp, Kernel] = OrderedDict()
+        self.known: OrderedDict[Wanted, Kernel] = OrderedDict()
 
     @property
     def device(self) -> Device:
@@ -53,24 +55,26 @@ class Kernels:
     def get(self, sinks: Sequence[UOp]) -> list[Kernel]:
         """One kernel per canonical sink, in order; new ones are compiled together."""
         with self.lock:
-            new = [s for s in dict.fromkeys(sinks) if s not in self.known]
+            chosen = tuning.choices(self.device, sinks)
+            wanted = [(s, chosen.get(s)) for s in sinks]
+            new = [w for w in dict.fromkeys(wanted) if w not in self.known]
             if new:
                 self._compile(new)
-            for sink in sinks:
-                self.known.move_to_end(sink)
-            found = [self.known[s] for s in sinks]
+            for one in wanted:
+                self.known.move_to_end(one)
+            found = [self.known[w] for w in wanted]
             while len(self.known) > CAPACITY:
                 self.known.popitem(last=False)
             return found
 
-    def _compile(self, sinks: Sequence[UOp]) -> None:
-        names = [content_name(s) for s in sinks]
-        linear, programs = self._from_disk(names) or self._from_source(sinks, names)
-        for sink, one in zip(sinks, linear, strict=True):
-            self.known[sink] = Kernel(one, programs[one.name])
+    def _compile(self, wanted: Sequence[Wanted]) -> None:
+        names = [tuning.name_of(content_name(sink), choice) for sink, choice in wanted]
+        linear, programs = self._from_disk(names) or self._from_source(wanted, names)
+        for one, program in zip(wanted, linear, strict=True):
+            self.known[one] = Kernel(program, programs[program.name])
 
     def _from_disk(self, names: Sequence[str]) -> Made | None:
-        cache = _cache_of(self.device)
+        cache = cache_of(self.device)
         if cache is None or settings.get("POLY_SPEC") or settings.get("POLY_DUMP_KERNELS"):
             return None  # these look at what is generated
         from . import stored
@@ -81,15 +85,19 @@ class Kernels:
         current().counters.disk_hits += 1
         return found[0], self.device.load(found[1])
 
-    def _from_source(self, sinks: Sequence[UOp], names: Sequence[str]) -> Made:
+    def _from_source(self, wanted: Sequence[Wanted], names: Sequence[str]) -> Made:
         from ..codegen import compile_kernel
 
         target = self.device.target
-        linear = [compile_kernel(s, target, n) for s, n in zip(sinks, names, strict=True)]
-        current().counters.kernels_lowered += len(sinks)
+        linear = [
+            compile_kernel(sink, target, name, choice)
+            for (sink, choice), name in zip(wanted, names, strict=True)
+        ]
+        current().counters.kernels_lowered += len(wanted)
         return linear, build(self.device, linear)
 
 
+Wanted = tuple[UOp, "Choice | None"]  # a canonical sink, and a list in place of the recipe's
 Made = tuple[list[LinearProgram], Mapping[str, Any]]
 _of_device: weakref.WeakKeyDictionary[Device, Kernels] = weakref.WeakKeyDictionary()
 _table_lock = threading.Lock()
@@ -119,7 +127,7 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     source = device.renderer.render(unique)
     if settings.get("POLY_DUMP_KERNELS"):
         _dump(unique, source)
-    cache = _cache_of(device)
+    cache = cache_of(device)
     if cache is None:
         current().counters.kernels_compiled += len(unique)
         return device.load(device.compiler(source))
@@ -150,7 +158,7 @@ def _dump(programs: Sequence[LinearProgram], source: Source) -> None:
     print(text, file=sys.stderr)
 
 
-def _cache_of(device: Device) -> DiskCache | None:
+def cache_of(device: Device) -> DiskCache | None:
     """The disk cache, None if there is none or the device's compiler says that none is needed."""
     if not device.compiler.key:
         return None

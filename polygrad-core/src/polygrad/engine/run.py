@@ -24,7 +24,12 @@ from .stages import CopyStage, PlanStage, Routine, assemble, ready
 from .versions import passing, with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
-CODE_SETTINGS = ("POLY_FUSION", "TIMING")  # what changes generated code, or how it is run
+CODE_SETTINGS = (
+    "POLY_FUSION",
+    "TIMING",
+    "BEAM",
+    "POLY_TUNED",
+)  # what changes generated code, or how it is run
 Values = tuple[int | float, ...]
 
 

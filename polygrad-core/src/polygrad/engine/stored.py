@@ -20,6 +20,7 @@ from typing import Any
 from ..contract import Binary, LinearProgram, Param, VariableSpec
 from ..dtype import DType, to_dtype
 from ..plugin import Device
+from ..target import Target
 from .diskcache import DiskCache, log
 
 _ROOMS = ("codegen", "render", "uop", "contract.py", "dtype.py", "target.py")
@@ -63,9 +64,14 @@ def save(
 
 
 def _key(device: Device, names: Sequence[str]) -> bytes:
-    digest = hashlib.sha256(b"kernels\0")
+    return key_of("kernels", device, device.target, names)
+
+
+def key_of(what: str, device: Device, target: Target, names: Sequence[str]) -> bytes:
+    """The hash of kernels' names and of all that turns a kernel into code for this target."""
+    digest = hashlib.sha256(what.encode() + b"\0")
     root = type(device).__module__.partition(".")[0]
-    parts = (_stamp(root), device.renderer.key, device.compiler.key, _described(device), *names)
+    parts = (_stamp(root), device.renderer.key, device.compiler.key, described(target), *names)
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.digest()
@@ -100,8 +106,8 @@ def _about(info: os.stat_result) -> str:
     return f"{info.st_size} {info.st_mtime_ns}"
 
 
-def _described(device: Device) -> str:
-    target = device.target
+def described(target: Target) -> str:
+    """The same text in every process."""
     return repr([(f.name, _plain(getattr(target, f.name))) for f in dataclasses.fields(target)])
 
 

@@ -1,10 +1,10 @@
 """The .pgb bundle: a Model as a file that needs no class, no device and no trust.
 
-A canonical ZIP (see `files.archive`) of `graph.json`, `weights.safetensors` and, last,
-`manifest.json`, which lists the sha256 and size of every other member. Reading checks, in this
-order: the archive's own bytes, the manifest against the archive's comment, its format and version,
-the graph against its hash and then node by node, the weights against their hash. `inspect` stops
-before the weights.
+A canonical ZIP (see `files.archive`) of `graph.json`, `weights.safetensors`, perhaps `tuning.json`
+(see `tuned`) and, last, `manifest.json`, which lists the sha256 and size of every other member.
+Reading checks, in this order: the archive's own bytes, the manifest against the archive's comment,
+its format and version, the graph against its hash and then node by node, the weights against their
+hash. `inspect` stops before the weights.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from ..nn.state import from_bytes
 from ..tensor import Tensor
 from ..uop.ops import UOp
 from ..uop.sizes import Variable, capacity, is_fixed
-from . import graph, sizes
+from . import graph, sizes, tuned
 from .capture import ROLES, Captured, State, draw_variables
 from .signature import Spec, bytes_of, check_variables
+from .tuned import Tuned
 
 FORMAT, VERSION = "polygrad.bundle", (1, 0)
 MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.json", "weights.safetensors"
+TUNING = "tuning.json"  # a reader that does not know it loses nothing but time
 VARIABLES = "variables"  # what a reader must know where sizes vary
 DRAW = "draw"  # kind of the leaves that random draws take their numbers from
 
@@ -40,7 +42,8 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Contents:
-    """What a bundle holds: graphs and state, the generator, the optimizer's name and options."""
+    """What a bundle holds: graphs and state, the generator, the optimizer's name and options, and
+    transform lists that a search found."""
 
     captured: Captured
     specs: Mapping[str, Spec]
@@ -48,6 +51,7 @@ class Contents:
     generator: tuple[int, int]
     optimizer: Json | None = None
     metadata: Json = field(default_factory=dict)
+    tuned: Tuned = field(default_factory=dict)
 
 
 # ---- writing
@@ -73,6 +77,8 @@ def _write(contents: Contents, file: IO[bytes]) -> None:
         for name, s in states.items()
     }
     members = {GRAPH: [jsontext.dumps(_graph(contents))], WEIGHTS: st.plan(weights)}
+    if contents.tuned:
+        members[TUNING] = [jsontext.dumps(tuned.write(contents.tuned))]
     writer = ArchiveWriter(file)
     listed: Json = {}
     for name, chunks in members.items():
@@ -289,30 +295,43 @@ class Bundle:
             (int(m["generator"]["key"]), int(m["generator"]["counter"])),
             m["optimizer"],
             m["metadata"],
+            self.read_tuned(),
         )
 
     def read_graph(
         self, inputs: Mapping[str, UOp], symbols: Mapping[str, UOp]
     ) -> dict[str, graph.Entrypoint]:
         """The checked graphs over these leaves."""
-        size = self.archive.members[GRAPH].size
-        if size > self.limits.graph_bytes:
-            raise self.fail(f"has {size} bytes; the limit is {self.limits.graph_bytes}", GRAPH)
-        raw = self.archive.read(GRAPH, self.manifest["members"][GRAPH]["sha256"], size)
-
-        def fail(reason: str) -> BundleError:
-            return self.fail(reason, GRAPH)
-
+        fail, value = self._json(GRAPH)
         leaves = {
             "input": inputs,
             "state": symbols,
             DRAW: {v.arg[0]: v for v in draw_variables()},
         }
         reader = graph.Reader(fail, lambda k, n: leaves.get(k, {}).get(n), self.limits)
-        found = reader.read(jsontext.loads(raw, fail, self.limits))
+        found = reader.read(value)
         if self.manifest["entrypoints"] != described(found, self.manifest["targets"]):
             raise self.fail("describes other entrypoints than the graph has")
         return found
+
+    def read_tuned(self) -> Tuned:
+        """The transform lists, if the bundle has any."""
+        if TUNING not in self.archive.members:
+            return {}
+        fail, value = self._json(TUNING)
+        return tuned.read(value, fail)
+
+    def _json(self, name: str) -> tuple[Callable[[str], BundleError], Any]:
+        """What makes the errors of a member, and its value, checked against its hash."""
+
+        def fail(reason: str) -> BundleError:
+            return self.fail(reason, name)
+
+        size = self.archive.members[name].size
+        if size > self.limits.graph_bytes:
+            raise fail(f"has {size} bytes; the limit is {self.limits.graph_bytes}")
+        raw = self.archive.read(name, self.manifest["members"][name]["sha256"], size)
+        return fail, jsontext.loads(raw, fail, self.limits)
 
     def _weights(self, device: str) -> dict[str, Tensor]:
         """Read the arrays front to back, hashing what passes; nothing is kept if a hash differs."""

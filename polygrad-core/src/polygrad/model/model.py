@@ -24,6 +24,7 @@ from ..schedule.cache import substitute_all
 from ..tensor import Tensor
 from ..tensor.store import device_name, realize
 from ..uop.ops import UOp
+from . import tuned
 from .bundle import Bundle, Contents, save
 from .capture import Captured, State, capture
 from .graph import Entrypoint
@@ -296,6 +297,7 @@ class Model(Trainable):
             self.generator.state,
             self.optimizer_config() if include_optimizer else None,
             self.metadata,
+            self.tuned,
         )
         with use(self.runtime):
             return save(contents, path)
@@ -322,6 +324,7 @@ class Model(Trainable):
         )
         model.metadata = contents.metadata
         model._optimizer_config = contents.optimizer
+        model.tuned = contents.tuned
         return model
 
     def __deepcopy__(self, memo: Any) -> Model:
@@ -335,6 +338,22 @@ class Model(Trainable):
             " model.save(path) or data = model.save(), read it with Model.load. copy.deepcopy"
             " works."
         )
+
+    # ---- speed
+
+    def tune(self, beam: int = 4, seconds: int = 10) -> list[dict[str, Any]]:
+        """Search for faster kernels for every entrypoint on this Model's device.
+
+        `beam` is the width of the search, `seconds` what it may take for each kernel. What it
+        found serves from now on and is kept in bundles, for machines alike. Results may differ in
+        the last bits from those of a Model that was not tuned. Gives a row for each kernel: its
+        times before and after, how many lists were tried, and the list that won.
+
+        Raises ArgumentError on a device without times (interp).
+        """
+        self._check_alive()
+        with use(self.runtime):
+            return tuned.tune(self, beam, seconds)
 
     # ---- place and end
 

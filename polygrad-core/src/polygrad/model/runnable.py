@@ -19,6 +19,7 @@ from .capture import Captured, State, draw_variables
 from .graph import Entrypoint
 from .ports import Input, Output, Ports
 from .signature import Outputs, Spec, Values, check_names
+from .tuned import Tuned, offered
 
 if TYPE_CHECKING:
     from .train import Trainer
@@ -44,6 +45,7 @@ class Runnable:
         self._optimizer_config: dict[str, Any] | None = None  # of a loaded bundle
         self._optimizer_given: str | Optimizer | None = None
         self._trainer: Trainer | None = None
+        self.tuned: Tuned = {}
         self._ports: dict[str, Ports] = {}  # by entrypoint, once it was called
         self._guards: dict[str, Guard] = {}
         self._ready = self._disposed = False
@@ -137,7 +139,8 @@ class Runnable:
         if not self._ready:
             self._check_initialized()
         updates = {self.states[n].symbol: u for n, u in entry.writes.items()}
-        plan = self._compiled(entry, list(entry.outputs.values()), updates)
+        with offered(self.tuned, self.device):
+            plan = self._compiled(entry, list(entry.outputs.values()), updates)
         inputs = [
             (n, Input(f"entrypoint {name!r}: {n!r}", self.specs[n], self.device, self.runtime))
             for n in entry.inputs

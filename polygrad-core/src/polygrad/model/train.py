@@ -30,6 +30,7 @@ from .capture import State, draw_variables
 from .data import Batch, Batches
 from .history import History, Progress, Step
 from .signature import Spec
+from .tuned import offered
 
 if TYPE_CHECKING:
     from .runnable import Runnable
@@ -52,7 +53,7 @@ class Trainer:
         drawn = draw_variables() if self.draws else ()
         self.variables = variables_in(n for i in entry.inputs for n in model.specs[i].shape)
         rate, rate_node = scalar_variable("learning_rate", dtypes.float32)
-        with use(model.runtime):
+        with use(model.runtime), offered(model.tuned, model.device):
             updates = self._updates(entry.outputs["loss"], make_leaf(rate_node, None, False))
             updates |= {model.states[n].symbol: u for n, u in entry.writes.items()}
             self.step = make_plan(

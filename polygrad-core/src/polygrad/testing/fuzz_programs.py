@@ -40,12 +40,16 @@ class Setup(NamedTuple):
     fusion: bool = True
     varied: bool = False  # then the same program with other numbers, and again
     transforms: int = 0  # the number of a random transform list for each kernel; 0: the recipes
+    neighbours: int = 0  # the same of a list that the search may come across
+    left_out: tuple[str, ...] = ()  # recipes that are not asked
     sizes: int = 0  # the number of a choice of bounded axes (fuzz_sizes); 0: none
     limit: int = 90  # seconds for one batch, on a busy machine
 
     def __str__(self) -> str:
         fusion = "" if self.fusion else " without fusion"
         transforms = f" with transform list {self.transforms}" if self.transforms else ""
+        transforms += f" with neighbour {self.neighbours}" if self.neighbours else ""
+        transforms += f" without {', '.join(self.left_out)}" if self.left_out else ""
         sizes = f" with bounded axes {self.sizes}" if self.sizes else ""
         varied = " with other numbers" if self.varied else ""
         return self.device + fusion + transforms + sizes + varied
@@ -54,13 +58,24 @@ class Setup(NamedTuple):
     def entered(self) -> Iterator[None]:
         """Run like this inside the block; what hangs in it becomes a TimeoutError."""
         with settings.Context(POLY_DEV=self.device, POLY_FUSION=self.fusion), deadline(self.limit):
-            if not self.transforms:
+            if not self.chosen:
                 yield
                 return
-            from .fuzz_transforms import random_transforms
+            from . import fuzz_transforms as lists
 
-            with random_transforms(self.transforms):
+            if self.left_out:
+                chosen = lists.without_recipes(self.left_out)
+            elif self.neighbours:
+                chosen = lists.random_neighbours(self.neighbours)
+            else:
+                chosen = lists.random_transforms(self.transforms)
+            with chosen:
                 yield
+
+    @property
+    def chosen(self) -> bool:
+        """Whether kernels run by other lists than the recipes', in a runtime of their own."""
+        return bool(self.transforms or self.neighbours or self.left_out)
 
 
 @contextmanager
@@ -219,7 +234,7 @@ def check_sizes(program: Program, setup: Setup) -> Failure | None:
         if text:
             return Failure(program, setup, "difference", f"{at}: {text}")
         again = made not in (None, counters.plans_made)
-        if again and not setup.transforms:  # those have a runtime of their own each time
+        if again and not setup.chosen:  # those have a runtime of their own each time
             return Failure(program, setup, "compilation", f"{at}: compiled again")
         made = counters.plans_made
     return None
@@ -322,6 +337,8 @@ def setups(devices: str, modes: str, limit: int = 90) -> list[Setup]:
         "fusion": [plain],
         "both": [plain, plain._replace(fusion=False)],
         "transforms": [plain._replace(transforms=number) for number in (1, 2, 3, 4, 5)],
+        "neighbours": [plain._replace(neighbours=number) for number in (1, 2, 3, 4, 5)],
+        "recipes": [plain, *(plain._replace(left_out=names) for names in LEFT_OUT)],
         "sizes": [plain._replace(sizes=number) for number in (1, 2, 3)],
     }
     return [kind._replace(device=d) for d in devices.split(",") for kind in kinds[modes]]
@@ -343,7 +360,7 @@ def fuzz(
         for p, v in zip(programs, values, strict=True):
             tally = tally.plus(p, v)
         failures = [f for setup in wanted for f in check_batch(programs, values, setup)]
-        plain = [setup for setup in wanted if not setup.transforms and not setup.sizes]
+        plain = [setup for setup in wanted if not setup.chosen and not setup.sizes]
         failures += [f for setup in plain for f in _check_sizes(programs, start, setup)]
         failures += [f for setup in plain for f in _check_varied(programs, start, setup)]
         failed += len(failures)
@@ -352,6 +369,12 @@ def fuzz(
             return
 
 
+LEFT_OUT = (
+    ("contraction",),
+    ("reduction",),
+    ("contraction", "reduction"),
+    ("contraction", "reduction", "elementwise"),
+)
 VARIED = 1  # every so many programs run with other numbers too
 SIZED = 4  # and every so many with bounded axes
 
@@ -385,9 +408,11 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--devices", default="interp,cpu")
     modes = (
         "both: fusion on and off; transforms: five random transform lists for each kernel;"
+        " neighbours: five lists that BEAM may come across; recipes: each recipe on and off;"
         " sizes: three choices of bounded axes"
     )
-    add("--modes", default="fusion", choices=("fusion", "both", "transforms", "sizes"), help=modes)
+    kinds = ("fusion", "both", "transforms", "neighbours", "recipes", "sizes")
+    add("--modes", default="fusion", choices=kinds, help=modes)
     add("--batch", type=int, default=16, help="programs that are realised together")
     add("--limit", type=int, default=90, help="seconds after which a batch counts as hanging")
     add("--most", type=int, default=5, help="stop after this many failures")

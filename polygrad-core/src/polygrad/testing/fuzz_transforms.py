@@ -1,29 +1,34 @@
 """Random legal transform lists in place of the recipes: they must change nothing.
 
 `random_list` draws verbs of the schedule language for one kernel; a choice that is not legal is
-skipped. `random_transforms` makes code generation use such lists, in a runtime of its own, so that
-nothing compiled before is found again.
+skipped. `random_neighbour` draws what the search may come across. `random_transforms`,
+`random_neighbours` and `without_recipes` make code generation use such lists, in a runtime of its
+own, so that nothing compiled before is found again.
 """
 
 from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 
 from .. import codegen, settings
 from ..codegen import transform as verbs
 from ..codegen.kernel import Kernel, canonical, extent, length, misplaced, static
+from ..codegen.lists import Choice, applied, finished, replay
+from ..codegen.recipes import RECIPES, choose, propose
+from ..codegen.search import machines, neighbours
 from ..engine import kernels, runtime
 from ..target import Target
 from ..uop.ops import UOp
 
 VERBS = (
     *("split", "block", "peel", "pad", "fuse", "reorder"),
-    *("unroll", "lanes", "partial", "cover", "subtotals"),
+    *("unroll", "lanes", "partial", "cover", "subtotals", "stage"),
 )
-VARYING = ("split", "block", "cover", "peel_whole")  # of a length known only when it runs
+VARYING = ("split", "block", "cover", "pad", "peel_whole")  # of a length known only when it runs
 
 
 def random_list(kernel: Kernel, rng: random.Random, count: int) -> Kernel:
@@ -54,6 +59,8 @@ def random_verb(kernel: Kernel, rng: random.Random) -> Kernel:
         return getattr(verbs, rng.choice(VARYING))(kernel, loop, rng.randint(2, 8))  # type: ignore[no-any-return]
     n = length(loop)
     verb = rng.choice(VERBS)
+    if verb == "stage" and kernel.reductions:
+        return verbs.stage(kernel, rng.choice(kernel.reductions), rng.choice(kernel.order))
     if verb == "cover":
         return verbs.cover(kernel, loop, rng.randint(2, n))
     if verb == "split":
@@ -80,16 +87,74 @@ def random_verb(kernel: Kernel, rng: random.Random) -> Kernel:
     return kernel
 
 
-@contextmanager
-def random_transforms(seed: int, count: int = 6) -> Iterator[None]:
+def random_neighbour(kernel: Kernel, target: Target, rng: random.Random) -> Kernel:
+    """A list that the search may come across: of a recipe for a machine like this one, perhaps
+    without those that fit first, and up to three changes of it."""
+    if target.grid_only:
+        return choose(kernel, target)
+    machine = rng.choice([target, *machines(target)])
+    without = list(RECIPES)[: rng.choice((0, 0, 0, 1, 2))]
+    own = propose(kernel, target)
+    choice = Choice(own.recipe, own.log)
+    with suppress(verbs.ScheduleError):
+        other = propose(kernel, machine, without)
+        replay(kernel, Choice(other.recipe, other.log))
+        choice = Choice(other.recipe, other.log)
+    for _ in range(rng.randint(0, 3)):
+        made = replace(kernel, recipe=choice.recipe)
+        for entry in choice.verbs:
+            made = applied(made, entry)
+        near = list(neighbours(made, choice.verbs))
+        for changed in rng.sample(near, min(4, len(near))):
+            with suppress(verbs.ScheduleError):
+                replay(kernel, Choice(choice.recipe, changed))
+                choice = Choice(choice.recipe, changed)
+                break
+    return replay(kernel, choice)
+
+
+def without_recipes(names: Collection[str]) -> AbstractContextManager[None]:
+    """Inside the block no kernel is offered to the recipes named; with none left its loops stay as
+    they are."""
+
+    def optimize(sink: UOp, target: Target) -> Kernel:
+        kernel = canonical(sink)
+        if target.grid_only:
+            return choose(kernel, target)
+        with suppress(verbs.ScheduleError):  # a recipe that comes later may not fit
+            made = propose(kernel, target, names)
+            return finished(made)
+        return finished(kernel)
+
+    return _optimizing(optimize)
+
+
+def random_transforms(seed: int, count: int = 6) -> AbstractContextManager[None]:
     """Inside the block every kernel gets a random list drawn from `seed` and the kernel itself."""
 
     def optimize(sink: UOp, target: Target) -> Kernel:
         rng = random.Random(f"{seed} {kernels.content_name(sink)}")
         return random_list(canonical(sink), rng, count)
 
+    return _optimizing(optimize)
+
+
+def random_neighbours(seed: int) -> AbstractContextManager[None]:
+    """The same with lists that the search may come across."""
+
+    def optimize(sink: UOp, target: Target) -> Kernel:
+        rng = random.Random(f"{seed} {kernels.content_name(sink)}")
+        return random_neighbour(canonical(sink), target, rng)
+
+    return _optimizing(optimize)
+
+
+@contextmanager
+def _optimizing(optimize: Callable[[UOp, Target], Kernel]) -> Iterator[None]:
+    """Code generation with another chooser, in a runtime that has compiled nothing."""
     kept = codegen.optimize, kernels._of_device
-    codegen.optimize, kernels._of_device = optimize, weakref.WeakKeyDictionary()
+    codegen.optimize = optimize  # type: ignore[assignment]
+    kernels._of_device = weakref.WeakKeyDictionary()
     try:
         with settings.Context(POLY_CACHE=0), runtime.use(runtime.Runtime("fuzz")):
             yield

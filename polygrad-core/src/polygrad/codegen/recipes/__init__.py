@@ -4,23 +4,32 @@ names.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...target import Target
 from ..kernel import Kernel
 from ..transform import bind, bindable, fuse_all, unmix
 from . import contraction, elementwise, reduction
 from .blocks import in_blocks
 
+RECIPES = {"contraction": contraction, "reduction": reduction, "elementwise": elementwise}
 
-def choose(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel as this target should run it."""
+
+def choose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Kernel:
+    """The kernel as this target should run it; `without`: recipes that are not asked."""
     if target.grid_only:
         return reference(kernel)
+    return in_blocks(propose(kernel, target, without))
+
+
+def propose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Kernel:
+    """What the first recipe that fits makes of a kernel, its long sums not yet in blocks."""
     kernel = fuse_all(unmix(kernel))
-    for recipe in (contraction, reduction, elementwise):
-        made: Kernel | None = recipe.apply(kernel, target)
+    for name, recipe in RECIPES.items():
+        made: Kernel | None = None if name in without else recipe.apply(kernel, target)
         if made is not None:
-            return in_blocks(made)
-    raise AssertionError("the elementwise recipe takes every kernel")
+            return made
+    return kernel
 
 
 def reference(kernel: Kernel) -> Kernel:

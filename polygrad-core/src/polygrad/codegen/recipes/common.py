@@ -5,16 +5,28 @@ up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from contextlib import suppress
 
 from ...target import Target
 from ...uop.costs import COSTS
-from ...uop.linear import coefficient, divides, ranges_of
+from ...uop.linear import coefficient, divides
 from ...uop.ops import ELEMENTWISE, Ops, UOp, toposort
-from ..kernel import Kernel, extent, launchable, length, static, steps, substitute
-from ..transform import bind, block, cover, parts_of, peel, peel_whole, split, vectorize
+from ..kernel import Kernel, extent, launchable, length, static, steps
+from ..transform import (
+    ScheduleError,
+    bind,
+    block,
+    cover,
+    parts_of,
+    peel,
+    peel_whole,
+    split,
+    stream,
+    vectorize,
+)
 
 BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide its start
+LEAST_BLOCK = 1024  # elements of any block: to begin one costs about as much as fifty of them
 MAX_LANES = 64
 MIN_LANES = 4
 SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still counts
@@ -42,28 +54,13 @@ def second_cache(target: Target) -> int:
 
 
 def stream_out(kernel: Kernel, target: Target) -> Kernel:
-    """Write past the caches what is larger than all of them: nobody will find it there anyway.
-
-    Only whole vectors at addresses that are multiples of their size may be written so.
-    """
-    stores = tuple(_streamed(kernel, s, target) for s in kernel.stores)
-    return replace(kernel, stores=stores)
-
-
-def _streamed(kernel: Kernel, store: UOp, target: Target) -> UOp:
-    param, offset = store.src[0].src
-    lane = next((r for r in kernel.of_kind("vector") if r in ranges_of(offset)), None)
-    large = param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]
-    if not large or lane is None or len(store.src) > 2 or _reads(kernel, param):
-        return store
-    start = substitute((offset,), {lane: UOp.index(0)})[0]
-    if step(store, lane) != 1 or not divides(start, length(lane)):
-        return store
-    return UOp(Ops.STORE, store.dtype, store.src, "nt")
-
-
-def _reads(kernel: Kernel, param: UOp) -> bool:
-    return any(a.src[0].src[0] is param for a in loads(kernel.stores))
+    """Write past the caches what is larger than all of them: nobody will find it there anyway."""
+    for number, store in enumerate(kernel.stores):
+        param = store.src[0].src[0]
+        if param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]:
+            with suppress(ScheduleError):  # not by whole vectors
+                kernel = stream(kernel, number)
+    return kernel
 
 
 def step(access: UOp, loop: UOp) -> int | None:
@@ -167,16 +164,32 @@ def in_order(*groups: Iterable[UOp | None]) -> list[UOp]:
 
 
 def spread(kernel: Kernel, loops: Sequence[UOp], inner_work: int) -> Kernel:
-    """Bind output ranges to the grid, outermost first; a long last one is cut into blocks."""
+    """Bind output ranges to the grid, outermost first; a long last one is cut into blocks, and so
+    is one that would leave a block less than LEAST_BLOCK elements."""
     if not loops:
         return kernel
     *outer, last = loops
-    for loop in outer:
-        kernel = bind(kernel, loop)
     per_block = max(BLOCK_ELEMENTS // max(inner_work, 1), 1)
+    work = inner_work * extent(last)
     if extent(last) > 2 * per_block and per_block > 1:
         made = block(kernel, last, per_block)
-        return bind(made, parts_of(kernel, made)[0])
-    if inner_work * extent(last) >= 2 * BLOCK_ELEMENTS:
-        return bind(kernel, last)
+        kernel = bind(made, parts_of(kernel, made)[0])
+    elif work >= 2 * BLOCK_ELEMENTS:
+        kernel = bind(kernel, last)
+    else:
+        while outer and work < LEAST_BLOCK:
+            kernel, work = _in_blocks(kernel, outer.pop(), work)
+    for loop in outer:
+        kernel = bind(kernel, loop)
     return kernel
+
+
+def _in_blocks(kernel: Kernel, loop: UOp, work: int) -> tuple[Kernel, int]:
+    """A loop around `work` elements, cut so that its blocks have LEAST_BLOCK of them or all."""
+    steps = -(-LEAST_BLOCK // work)
+    if extent(loop) < 2 * steps:
+        return kernel, work * extent(loop)
+    if static(loop):
+        steps = next((d for d in range(steps, 2 * steps) if length(loop) % d == 0), steps)
+    made = block(kernel, loop, steps)
+    return bind(made, parts_of(kernel, made)[0]), work * steps

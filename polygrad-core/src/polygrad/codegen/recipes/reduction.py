@@ -38,6 +38,8 @@ WIDE_STRIP = 128  # the same where rows come from memory: 4 KB of float32 with 8
 FAR = 1 << 20  # bytes read by a column reduction above which its rows come from memory
 DEAR = 8  # operations of a value that is kept in scratch rather than computed again
 SHORT = 32  # steps of a reduction that is printed out
+SHORT_COLUMN = 16  # the same of columns: as many rows as a core fetches ahead of at once
+SHORT_TEXT = 128  # instructions of one that is: more of them take long to compile, and gain nothing
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel | None:
@@ -113,11 +115,14 @@ def _keep_dear(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
     return kernel
 
 
-def _print_short(kernel: Kernel) -> Kernel:
+def _print_short(kernel: Kernel, most: int = SHORT) -> Kernel:
     """Print out reductions of a few steps: a loop costs more than its body."""
     for node in kernel.reductions:
         steps = [r for r in node.src[1:] if kernel.kind(r) != "vector"]
-        if all(static(r) for r in steps) and size([length(r) for r in steps]) <= SHORT:
+        if not all(static(r) for r in steps):
+            continue
+        count = size([length(r) for r in steps])
+        if count <= most and count * max(cost(node.src[0]), 1) <= SHORT_TEXT:
             loops = [r for r in steps if kernel.kind(r) == "loop"]
             for loop in loops:
                 kernel = unroll(kernel, loop)
@@ -127,6 +132,7 @@ def _print_short(kernel: Kernel) -> Kernel:
 def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel:
     reduced = [r for r in kernel.order if r in kernel.reduced]
     work = size([length(r) if static(r) else 1 for r in (*rows, *reduced)]) * 4
+    kernel = _print_short(kernel, SHORT_COLUMN)
     kernel, outer, lane = into_lanes(kernel, vector, lanes)
     others = [r for r in rows if r is not vector]
     strip: UOp | None = None
@@ -138,7 +144,8 @@ def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel
             if factor <= REGISTER_STRIP:
                 kernel = unroll(kernel, strip)
     steps: list[UOp] = []
-    if wide and strip is not None and kernel.kind(strip) == "loop":
+    looped = [r for r in reduced if kernel.kind(r) == "loop"]
+    if wide and strip is not None and kernel.kind(strip) == "loop" and looped:
         innermost = reduced[-1]
         if static(innermost) and length(innermost) % ACCUMULATORS == 0:
             kernel, first, last = factored(kernel, innermost, ACCUMULATORS)
@@ -147,13 +154,15 @@ def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel
             steps = [last]
     for loop in in_order(others, [outer]):
         kernel = bind(kernel, loop)
-    named = in_order(others, [outer], reduced, [strip], steps, [lane])
+    # Where the rows are printed out, each sum of a strip stays in a register.
+    inner = in_order(reduced, [strip], steps) if looped else in_order([strip], reduced)
+    named = in_order(others, [outer], inner, [lane])
     rest = [r for r in kernel.order if r not in named]
     scanned = [r for r in rest if r.arg[1] == "seq"]  # inside of every loop: it carries one value
     rest = [r for r in rest if r not in scanned]
-    return reorder(
-        kernel, in_order(others, [outer], reduced, rest, [strip], steps, [lane], scanned)
-    )
+    at = len(reduced) if looped else len(inner)
+    inner[at:at] = rest
+    return reorder(kernel, in_order(others, [outer], inner, [lane], scanned))
 
 
 def _divisor(n: int, most: int) -> int:

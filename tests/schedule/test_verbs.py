@@ -1,0 +1,240 @@
+"""`pad`, `accumulate` and sums in two levels, with every argument on every kind of range, against
+the reference device (reliability row 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from polygrad import Tensor
+from polygrad.codegen import transform as verbs
+from polygrad.codegen.kernel import Kernel, canonical, length, misplaced, static
+from polygrad.codegen.recipes import reference
+from polygrad.codegen.recipes.blocks import in_blocks
+from polygrad.dtype import dtypes
+from polygrad.schedule import schedule
+from polygrad.target import Target
+from polygrad.uop.ops import Ops, UOp
+from polygrad.uop.sizes import Variable, actual
+
+KINDS = ("float32", "float64", "int32", "uint8", "int64")
+OPS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
+
+
+def leaf(*shape: Any, dtype: str = "float32") -> UOp:
+    return UOp.buffer(getattr(dtypes, dtype), shape, "cpu")
+
+
+def roots(x: UOp, op: Ops) -> dict[str, UOp]:
+    """One kernel of each place that a range can have around a reduction."""
+    rows = x.reduce(op, (1,)).reshape((x.shape[0], 1)).expand(x.shape)
+    return {
+        "rows": x.reduce(op, (1,)),
+        "columns": x.reduce(op, (0,)),
+        "everything": x.reduce(op, (0, 1)),
+        "row program": UOp.alu(Ops.SUB, x, rows) if x.dtype.kind != "bool" else rows,
+        "scan": x.scan(op, 1),
+        "elementwise": UOp.alu(Ops.ADD, x, x),
+    }
+
+
+def filled(x: UOp, seed: int) -> dict[UOp, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    data = draw.integers(1, 3, actual(x.shape))  # products stay exact
+    return {x: data.astype(x.dtype.name)}
+
+
+def same(
+    root: UOp, data: dict[UOp, np.ndarray], verb: Callable[[Kernel], Kernel], run: Any
+) -> None:
+    (want,) = run([root], data, "interp", lambda k, t: reference(k))
+
+    def optimize(kernel: Kernel, target: Target) -> Kernel:
+        made = verb(kernel)
+        assert misplaced(made) is None
+        return made
+
+    (got,) = run([root], data, "cpu", optimize)
+    if want.dtype.kind == "f":
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    else:
+        np.testing.assert_array_equal(got, want)
+
+
+# The fixture is a function that keeps nothing.
+EVERY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHAPES = st.tuples(st.integers(1, 9), st.integers(2, 19))
+PLACES = st.sampled_from(list(roots(leaf(2, 3), Ops.ADD)))
+
+
+@settings(EVERY, max_examples=60)
+@given(SHAPES, PLACES, st.sampled_from(OPS), st.sampled_from(KINDS), st.integers(1, 24), st.data())
+def test_pad(
+    run_kernels, shape: Any, place: str, op: Ops, dtype: str, multiple: int, data: Any
+) -> None:
+    x = leaf(*shape, dtype=dtype)
+    root = roots(x, op)[place]
+    which, steps = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 8))
+
+    def padded(kernel: Kernel) -> Kernel:
+        """Of a range, or of a part of one: the steps after a part are others' steps."""
+        if kernel.order and steps > 1:
+            kernel = verbs.block(kernel, kernel.order[-1], steps)
+        loop = kernel.order[which % len(kernel.order)] if kernel.order else None
+        return kernel if loop is None else verbs.pad(kernel, loop, multiple)
+
+    same(root, filled(x, multiple), padded, run_kernels)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("steps", "multiple"), [(2, 6), (5, 4), (7, 8)])
+def test_pad_of_a_part_of_a_scan(run_kernels, op: Ops, steps: int, multiple: int) -> None:
+    """Steps after the end of a part add nothing to what the next part goes on with."""
+    x = leaf(3, 14)
+
+    def padded(kernel: Kernel) -> Kernel:
+        made = verbs.block(kernel, kernel.order[-1], steps)
+        return verbs.pad(made, made.order[-1], multiple)
+
+    same(x.scan(op, 1), filled(x, 0), padded, run_kernels)
+
+
+@settings(EVERY, max_examples=20)
+@given(st.integers(1, 27), PLACES, st.sampled_from(OPS), st.integers(2, 9), st.booleans())
+def test_pad_of_a_length_that_varies(
+    run_kernels, size: int, place: str, op: Ops, multiple: int, along: bool
+) -> None:
+    n = Variable("n", 1, 27).bind(size)
+    x = leaf(5, n) if along else leaf(n, 5)
+
+    def padded(kernel: Kernel) -> Kernel:
+        for loop in kernel.order:
+            if not static(loop):
+                kernel = verbs.pad(kernel, loop, multiple)
+        return kernel
+
+    same(roots(x, op)[place], filled(x, size), padded, run_kernels)
+
+
+@settings(EVERY, max_examples=60)
+@given(SHAPES, PLACES, st.sampled_from(OPS), st.sampled_from(KINDS), st.integers(2, 8))
+def test_accumulate(run_kernels, shape: Any, place: str, op: Ops, dtype: str, count: int) -> None:
+    """`count` accumulators for what they divide, one for the rest; or one for each step."""
+    x = leaf(*shape, dtype=dtype)
+
+    def several(kernel: Kernel) -> Kernel:
+        for loop in [r for r in kernel.order if r in kernel.reduced and length(r) > 1]:
+            n = length(loop)
+            main = loop
+            if n % count and n > count:
+                made = verbs.peel(kernel, loop, n - n % count)
+                kernel, main = made, verbs.parts_of(kernel, made)[0]
+            if length(main) > count:
+                made = verbs.split(kernel, main, count)
+                kernel, main = made, verbs.parts_of(kernel, made)[1]
+            kernel = verbs.accumulate(kernel, main)
+        return kernel
+
+    same(roots(x, op)[place], filled(x, count), several, run_kernels)
+
+
+@settings(EVERY, max_examples=40)
+@given(SHAPES, PLACES, st.sampled_from(OPS), st.sampled_from(KINDS), st.integers(1, 20))
+def test_two_levels(run_kernels, shape: Any, place: str, op: Ops, dtype: str, steps: int) -> None:
+    """A block of `steps`, and the total over the blocks."""
+    x = leaf(*shape, dtype=dtype)
+
+    def blocked(kernel: Kernel) -> Kernel:
+        for loop in kernel.order:
+            if loop in kernel.reduced or loop.arg[1] == "seq":
+                made = verbs.block(kernel, loop, steps)
+                parts = verbs.parts_of(kernel, made) or (loop,)
+                kernel = verbs.subtotals(made, parts[0])
+        return kernel
+
+    same(roots(x, op)[place], filled(x, steps), blocked, run_kernels)
+
+
+# ---- what they refuse
+
+
+def one(root: UOp) -> Kernel:
+    return canonical(schedule([root], "cpu").items[0].sink)
+
+
+def test_accumulate_is_for_reductions_of_constant_length() -> None:
+    kernel = one(leaf(4, 10).reduce(Ops.ADD, (1,)))
+    with pytest.raises(verbs.ScheduleError, match="range 0 is not a reduction"):
+        verbs.accumulate(kernel, kernel.order[0])
+    n = Variable("n", 1, 20).bind(7)
+    kernel = one(leaf(4, n).reduce(Ops.ADD, (1,)))
+    with pytest.raises(verbs.ScheduleError, match="not a reduction of constant length"):
+        verbs.accumulate(kernel, kernel.order[1])
+
+
+def test_lengths_of_bound_ranges_stay() -> None:
+    """Lanes and printed-out steps depend on them."""
+    kernel = one(leaf(4, 8) + leaf(4, 8))
+    kernel = verbs.vectorize(kernel, kernel.order[0])
+    for verb in (verbs.split, verbs.pad, verbs.cover, verbs.peel):
+        with pytest.raises(verbs.ScheduleError, match="is of kind vector already"):
+            verb(kernel, kernel.order[0], 3 if verb is not verbs.split else 2)
+
+
+def test_sums_of_blocks_follow_pad() -> None:
+    """A padded sum is cut in blocks like any other."""
+    root = leaf(3, 1000).reduce(Ops.ADD, (1,))
+    made = in_blocks(verbs.pad(one(root), one(root).order[1], 64))
+    assert made.of_kind("subtotal")
+
+
+def softmax() -> Kernel:
+    return one(Tensor.empty(6, 16).softmax(1).uop)
+
+
+def staged(kernel: Kernel) -> Kernel:
+    for node in kernel.reductions:
+        for loop in kernel.outputs:
+            try:
+                return verbs.stage(kernel, node, loop)
+            except verbs.ScheduleError:
+                continue
+    raise AssertionError("nothing can be staged")
+
+
+def test_scratch_has_room_for_one_row() -> None:
+    """No loop over rows inside of a row's own, no lanes across rows, no second part of the rows."""
+    kernel = staged(softmax())
+    row = kernel.order[0]
+    with pytest.raises(verbs.ScheduleError, match="a loop would stand around"):
+        verbs.reorder(kernel, [*kernel.order[1:], row])
+    with pytest.raises(verbs.ScheduleError, match="peel, then stage"):
+        verbs.peel(kernel, row, 4)
+    halves = verbs.split(kernel, row, 2)
+    assert misplaced(halves) is None
+    assert misplaced(verbs.vectorize(halves, halves.order[1])) is not None
+
+
+def test_staged_rows_may_be_padded(run_kernels) -> None:
+    """The scratch is written where the row has an element, and nowhere else."""
+    x = leaf(6, 13)
+    top = x.reduce(Ops.MAXIMUM, (1,)).reshape((6, 1)).expand(x.shape)
+    shifted = UOp.alu(Ops.EXP, UOp.alu(Ops.SUB, x, top))
+    root = UOp.alu(Ops.DIV, shifted, shifted.reduce(Ops.ADD, (1,)).reshape((6, 1)).expand(x.shape))
+    data = {x: np.random.default_rng(0).standard_normal((6, 13)).astype("f")}
+
+    def padded(kernel: Kernel) -> Kernel:
+        kernel = staged(kernel)
+        for loop in kernel.order:
+            kernel = verbs.pad(kernel, loop, 8)
+        return kernel
+
+    (want,) = run_kernels([root], data, "interp")
+    (got,) = run_kernels([root], data, "cpu", lambda k, t: padded(k))
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    np.testing.assert_allclose(got.sum(1), 1, rtol=1e-5)
