@@ -16,9 +16,10 @@ from polygrad.dtype import dtypes
 from polygrad.errors import CompileError, DeviceMemoryError
 from polygrad.uop.ops import Ops
 from polygrad_backend_cpu import target
+from polygrad_backend_cpu.function import Entry
 from polygrad_backend_cpu.memory import CpuAllocator
 from polygrad_backend_cpu.probe import probe
-from polygrad_backend_cpu.render import Entry, LlvmRenderer
+from polygrad_backend_cpu.render import LlvmRenderer
 
 SIZES = [1, 63, 64, 65, 4096, (1 << 20) - 1, 1 << 20, (2 << 20) + 1]
 
@@ -207,5 +208,5 @@ def test_a_binary_from_a_cache_runs_as_a_fresh_one(run: Any, build: Any) -> None
 
 
 def test_the_symbol_says_how_to_call(build: Any) -> None:
-    assert Entry.of("k_12.iff.4096") == Entry("iff", 4096)
-    assert Entry.of("k_12..0") == Entry("", 0)
+    assert Entry.of("k_12_iff_4096") == Entry("iff", 4096)
+    assert Entry.of("k_12__0") == Entry("", 0)

@@ -11,9 +11,10 @@ from polygrad.plugin import Device
 
 from .compile import toolchain
 from .executor import Prepared, Program
+from .function import Entry
 from .memory import CpuAllocator, Memory
 from .pool import stop_pool
-from .render import Entry, host_renderer
+from .render import host_renderer
 from .target import host_target
 
 
