@@ -77,17 +77,20 @@ class Body(Lines):
 
     def op(self, text: str) -> str:
         """An instruction without effect that depends on its operands alone; its name."""
-        return self.known(text) or self.learn(text, self.fetch(text))
+        name = self._known.get(text)
+        return name if name is not None else self.learn(text, self.fetch(text))
 
     def fetch(self, text: str) -> str:
         """An instruction that reads memory; its name."""
-        name = "%" + self.fresh()
+        self._count += 1
+        name = f"%v{self._count}"
         self.lines.append(f"{name} = {text}")
         return name
 
     def head(self, text: str) -> str:
         """The same in the function's head, executed once."""
-        name = "%" + self.fresh()
+        self._count += 1
+        name = f"%v{self._count}"
         self.entry.append(f"{name} = {text}")
         return name
 

@@ -66,8 +66,8 @@ class Function(ABC):
     # ---- what a language says
 
     @abstractmethod
-    def emit(self, op: Ops, dtype: DType, *values: Value, arg: Any = None) -> Value:
-        """Print one operation without effect. Raises UnsupportedOp."""
+    def printed(self, instr: Instr, names: list[str], dtypes: list[DType]) -> str:
+        """Print an instruction without effect on these operands; its name. Raises UnsupportedOp."""
 
     @abstractmethod
     def slot(self, number: int, dtype: DType) -> str:
@@ -107,17 +107,21 @@ class Function(ABC):
 
     # ---- what all share
 
-    def value(self, at: int) -> Value:
-        return Value(self.names[at], self.ops[at].dtype)
+    def emit(self, op: Ops, dtype: DType, *values: Value, arg: Any = None) -> Value:
+        instr = Instr(op, dtype, (), arg)
+        name = self.printed(instr, [v.name for v in values], [v.dtype for v in values])
+        return Value(name, dtype)
 
     def statements(self) -> None:
-        for at, instr in enumerate(self.ops):
-            special = _SPECIAL.get(instr.op)
-            if special is not None:
-                getattr(self, special)(at, instr)
+        names, ops = self.names, self.ops
+        special = {op: getattr(self, method) for op, method in _SPECIAL.items()}
+        for at, instr in enumerate(ops):
+            effect = special.get(instr.op)
+            if effect is not None:
+                effect(at, instr)
                 continue
-            values = [self.value(s) for s in instr.src]
-            self.names[at] = self.emit(instr.op, instr.dtype, *values, arg=instr.arg).name
+            src = instr.src
+            names[at] = self.printed(instr, [names[s] for s in src], [ops[s].dtype for s in src])
 
     def decode_grid(self, flat: str) -> None:
         """The index along each axis, from the flat number of a block."""

@@ -1,7 +1,7 @@
 """The lines of a function being printed, in any language.
 
-Unrolled loops print the same index arithmetic many times over: `known` gives the name a line has,
-if it was printed in this block or one around it.
+Unrolled loops print the same index arithmetic many times over: what was printed in this block or
+one around it is known by its name.
 """
 
 from __future__ import annotations
@@ -37,15 +37,6 @@ class Lines:
 
     def emit(self, text: str) -> None:
         self.lines.append(text)
-
-    def fresh(self) -> str:
-        """A name that nothing has yet."""
-        self._count += 1
-        return f"v{self._count}"
-
-    def known(self, text: str) -> str | None:
-        """The name of what prints as `text`, if it still stands."""
-        return self._known.get(text)
 
     def learn(self, text: str, name: str) -> str:
         """What prints as `text` is called `name` until the scope ends."""

@@ -8,7 +8,7 @@ access says so by alias scopes, so a store to one buffer blocks no load of anoth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from polygrad.contract import Instr, LinearProgram, Source
 from polygrad.dtype import DType, dtypes
@@ -19,7 +19,6 @@ from polygrad.uop.ops import Ops
 from .arithmetic import PRINTERS, Machine, Operands
 from .body import Body, literal, suffix, type_of, vector
 from .function import ALIGN, Function
-from .lines import Value
 from .target import host
 
 SIGNATURE = "ptr noalias %params, ptr noalias %variables, ptr noalias %scratch, i64 %lo, i64 %hi"
@@ -113,16 +112,13 @@ class _Function(Function):
         lines = "\n  ".join(["entry:", *self.body.entry, "br label %start", *self.body.lines])
         return f'define void @"{self.symbol}"({SIGNATURE}) #0 {{\n{lines}\n}}'
 
-    def emit(self, op: Ops, dtype: DType, *values: Value, arg: Any = None) -> Value:
-        if op is Ops.CONST:
-            return Value(literal(dtype, arg), dtype)
-        printer = PRINTERS.get(op)
+    def printed(self, instr: Instr, names: list[str], dtypes: list[DType]) -> str:
+        if instr.op is Ops.CONST:
+            return literal(instr.dtype, instr.arg)
+        printer = PRINTERS.get(instr.op)
         if printer is None:
-            raise self.unsupported(op)
-        names, kinds = [v.name for v in values], [v.dtype for v in values]
-        instr = Instr(op, dtype, (), arg)
-        operands = Operands(self.body, self.machine, self.emit, instr, names, kinds)
-        return Value(printer(operands), dtype)
+            raise self.unsupported(instr.op)
+        return printer(Operands(self.body, self.machine, self.emit, instr, names, dtypes))
 
     # ---- control flow
 
