@@ -81,6 +81,19 @@ def fuzz(session: nox.Session, kind: str, *options: str, **settings: str) -> Non
 
 
 @nox.session
+def toolchains(session: nox.Session) -> None:
+    """The tests of generated code and the program fuzzer by C compilers: gcc and zig, or others."""
+    install(session, *EVERY, extra=[*groups("test"), "ziglang>=0.13"])
+    for name in session.posargs or ("gcc", "zig"):
+        session.env["POLY_CPU_TOOLCHAIN"] = name
+        session.run("pytest", *_GENERATED, "--device", "cpu", "-q", "-n", "2")
+        fuzz(session, "programs", "-n", "500", "--devices", "cpu")
+
+
+_GENERATED = ("tests/cpu", "tests/codegen", "tests/numerics", "tests/tensor", "tests/engine")
+
+
+@nox.session
 def peers(session: nox.Session) -> None:
     """Comparisons with other tensor libraries, each pinned to one exact version."""
     install(session, *EVERY, extra=groups("test", "peers"))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from polygrad import settings
 from polygrad.contract import Instr, Launch, LinearProgram, Param, Plan, PlanBuffer, VariableSpec
 from polygrad.dtype import DType, dtypes, to_dtype
 from polygrad.uop.ops import Ops
 from polygrad_backend_cpu.device import CpuDevice
+from polygrad_backend_cpu.toolchain import C_COMPILERS, missing
 
 I64, F32, BOOL = dtypes.int64, dtypes.float32, dtypes.bool
 
@@ -96,8 +98,8 @@ class Build:
 class Runner:
     """Compiles and runs programs on one device, with numpy arrays for buffers."""
 
-    def __init__(self, threads: int = 1) -> None:
-        self.device = CpuDevice.open(0, {"threads": str(threads)})
+    def __init__(self, threads: int = 1, toolchain: str = "") -> None:
+        self.device = CpuDevice.open(0, {"threads": str(threads), "toolchain": toolchain})
 
     def load(self, *programs: LinearProgram) -> Any:
         device = self.device
@@ -155,11 +157,34 @@ def build() -> type[Build]:
     return Build
 
 
+def _require(toolchain: str) -> None:
+    """Skip where `toolchain` is not installed; one that the user named must be there."""
+    lacks = missing(toolchain)
+    if lacks is not None and settings.get("POLY_CPU_TOOLCHAIN") == toolchain:
+        pytest.fail(f"{lacks.detail}. Hint: {lacks.hint}", pytrace=False)
+    if lacks is not None:
+        pytest.skip(lacks.detail)
+
+
 @pytest.fixture(scope="session")
-def run() -> Iterator[Runner]:
-    runner = Runner()
-    yield runner
-    runner.device.close()
+def require() -> Callable[[str], None]:
+    return _require
+
+
+@pytest.fixture(scope="session", params=["llvm", *C_COMPILERS])
+def run(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """A runner with each toolchain of this machine."""
+    _require(request.param)
+    made = Runner(toolchain=request.param)
+    yield made
+    made.device.close()
+
+
+@pytest.fixture(scope="session")
+def llvm() -> Iterator[Runner]:
+    made = Runner(toolchain="llvm")
+    yield made
+    made.device.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,9 @@ from polygrad.dtype import DType, dtypes
 from polygrad.errors import UnsupportedOp
 from polygrad.uop.ops import Ops
 
-from . import half
 from .body import Body, literal, scalar_type, suffix, type_of, vector, vector_literal
+from .half import cast_half, is_half
+from .lines import Emit, Value
 
 
 class Machine(NamedTuple):
@@ -30,6 +31,7 @@ class Operands(NamedTuple):
 
     body: Body
     machine: Machine
+    emit: Emit
     instr: Instr
     names: list[str]
     dtypes: list[DType]
@@ -214,31 +216,22 @@ def _bitcast(o: Operands) -> str:
 
 
 def _cast(o: Operands) -> str:
-    return convert(o.body, o.machine, o.names[0], o.dtypes[0], o.instr.dtype)
-
-
-_HALVES = ("float16", "bfloat16")
-
-
-def convert(body: Body, machine: Machine, value: str, source: DType, dtype: DType) -> str:
-    """CAST: halves go through float32; float to integer saturates, NaN gives 0; integers wrap."""
+    """Halves go through float32; float to integer saturates, NaN gives 0; integers wrap."""
+    (value,), (source,), dtype = o.names, o.dtypes, o.instr.dtype
     if source is dtype:
         return value
-    if source.scalar.name in _HALVES:
-        single = dtypes.float32.vec(source.lanes)
-        return convert(body, machine, _widen_half(body, machine, value, source), single, dtype)
-    if dtype.scalar.name in _HALVES:
-        return _narrow_half(body, machine, value, source, dtype)
-    t, to = type_of(source), type_of(dtype)
+    if is_half(source) or is_half(dtype):
+        return _half(o)
+    t, to = type_of(source), o.type
     if dtype.kind == "bool":
         how = "fcmp une" if source.is_float else "icmp ne"
-        return body.op(f"{how} {t} {value}, zeroinitializer")
+        return o.body.op(f"{how} {t} {value}, zeroinitializer")
     if source.is_float and not dtype.is_float:
         name = "fptoui" if dtype.is_unsigned else "fptosi"
         called = f"llvm.{name}.sat.{suffix(dtype)}.{suffix(source)}"
-        return body.call(called, to, (t, value))
+        return o.body.call(called, to, (t, value))
     how = _conversion(source, dtype)
-    return body.op(f"{how} {t} {value} to {to}") if how else value
+    return o.body.op(f"{how} {t} {value} to {to}") if how else value
 
 
 def _conversion(source: DType, dtype: DType) -> str:
@@ -253,21 +246,17 @@ def _conversion(source: DType, dtype: DType) -> str:
     return "sext" if signed else "zext"
 
 
-def _widen_half(body: Body, machine: Machine, value: str, source: DType) -> str:
-    if source.scalar is dtypes.bfloat16:
-        return half.bfloat16_to_float32(body, value, source.lanes)
-    return half.float16_to_float32(body, value, source.lanes, machine.float16)
-
-
-def _narrow_half(body: Body, machine: Machine, value: str, source: DType, dtype: DType) -> str:
-    """Through float32; a float64 is made odd there, and so rounds once."""
-    if source.scalar is dtypes.float64:
-        single = half.float64_to_odd_float32(body, value, source.lanes)
-    else:
-        single = convert(body, machine, value, source, dtypes.float32.vec(source.lanes))
-    if dtype.scalar is dtypes.bfloat16:
-        return half.float32_to_bfloat16(body, single, source.lanes)
-    return half.float32_to_float16(body, single, source.lanes, machine.float16)
+def _half(o: Operands) -> str:
+    """By the processor between float16 and float32 where it can, else by integer arithmetic."""
+    (value,), (source,), dtype = o.names, o.dtypes, o.instr.dtype
+    if o.machine.float16 and {source.scalar, dtype.scalar} == {dtypes.float16, dtypes.float32}:
+        half, word = (vector(t, dtype.lanes) for t in ("half", "i16"))
+        if source.scalar is dtypes.float16:
+            as_half = o.body.op(f"bitcast {word} {value} to {half}")
+            return o.body.op(f"fpext {half} {as_half} to {o.type}")
+        rounded = o.body.op(f"fptrunc {type_of(source)} {value} to {half}")
+        return o.body.op(f"bitcast {half} {rounded} to {word}")
+    return cast_half(o.emit, Value(value, source), dtype).name
 
 
 PRINTERS: Mapping[Ops, Printer] = {

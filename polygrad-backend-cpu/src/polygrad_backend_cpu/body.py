@@ -1,7 +1,7 @@
 """A function being written as LLVM text: names, types, constants, declarations.
 
-`render.py` walks a program and keeps its control flow and memory; `arithmetic.py` and `half.py`
-print the values. All of them append to one `Body`.
+`render.py` prints a program's control flow and memory; `arithmetic.py` its values. Both append to
+one `Body`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polygrad.dtype import DType, canonical, dtypes
+
+from .lines import Lines
 
 _SCALARS = {"bool": "i1", "float32": "float", "float64": "double"} | dict.fromkeys(
     ("float16", "bfloat16"), "i16"
@@ -65,32 +67,18 @@ _LITERALS: dict[str, Callable[[Any], str]] = {
 }
 
 
-class Body:
-    """Lines of one function; `declared` collects what the module must declare.
-
-    Unrolled loops print the same index arithmetic many times over: `op` gives the name it has, if
-    it was printed in this block or one around it.
-    """
+class Body(Lines):
+    """Lines of one function; `declared` collects what the module must declare."""
 
     def __init__(self, declared: dict[str, str]) -> None:
-        self.lines: list[str] = []
-        self.entry: list[str] = []  # printed at the function's head: allocas, pointers, variables
+        super().__init__()
         self.declared = declared
         self.label = "entry"  # of the block being written
-        self._count = 0
-        self._known: dict[str, str] = {}  # instruction -> name
-        self._scopes: list[list[str]] = [[]]  # per open loop or branch: what became known in it
-
-    def emit(self, text: str) -> None:
-        self.lines.append(text)
 
     def op(self, text: str) -> str:
         """An instruction without effect that depends on its operands alone; its name."""
         name = self._known.get(text)
-        if name is None:
-            name = self._known[text] = self.fetch(text)
-            self._scopes[-1].append(text)
-        return name
+        return name if name is not None else self.learn(text, self.fetch(text))
 
     def fetch(self, text: str) -> str:
         """An instruction that reads memory; its name."""
@@ -98,14 +86,6 @@ class Body:
         name = f"%v{self._count}"
         self.lines.append(f"{name} = {text}")
         return name
-
-    def enter(self) -> None:
-        """A loop or branch begins: what is printed inside is not known after it."""
-        self._scopes.append([])
-
-    def leave(self) -> None:
-        for text in self._scopes.pop():
-            del self._known[text]
 
     def head(self, text: str) -> str:
         """The same in the function's head, executed once."""

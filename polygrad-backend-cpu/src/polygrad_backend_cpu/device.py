@@ -9,12 +9,12 @@ from polygrad import settings
 from polygrad.contract import Binary, Plan
 from polygrad.plugin import Device
 
-from .compile import toolchain
 from .executor import Prepared, Program
+from .function import Entry
 from .memory import CpuAllocator, Memory
 from .pool import stop_pool
-from .render import Entry, host_renderer
 from .target import host_target
+from .toolchain import toolchain_of
 
 
 class CpuDevice(Device):
@@ -22,16 +22,15 @@ class CpuDevice(Device):
 
     @classmethod
     def open(cls, index: int, options: Mapping[str, str]) -> CpuDevice:
-        """`options`: "threads", the number of threads, goes before POLY_THREADS."""
+        """`options`: "threads" goes before POLY_THREADS, "toolchain" before POLY_CPU_TOOLCHAIN."""
         threads = int(options.get("threads", 0)) or settings.get("POLY_THREADS")
-        return cls(index, threads)
+        return cls(index, threads, options.get("toolchain") or settings.get("POLY_CPU_TOOLCHAIN"))
 
-    def __init__(self, index: int, threads: int) -> None:
+    def __init__(self, index: int, threads: int, toolchain: str) -> None:
         self.name = "cpu" if index == 0 else f"cpu:{index}"
         self.target = host_target(threads, settings.get("POLY_CPU_VECTOR"))
         self.allocator: CpuAllocator = CpuAllocator()
-        self.renderer = host_renderer(self.target)
-        self.compiler, self._linker = toolchain()
+        self.renderer, self.compiler, self._linker = toolchain_of(toolchain, self.target)
 
     def load(self, binary: Binary) -> Mapping[str, Program]:
         linked = self._linker.link(binary.code, binary.entries)

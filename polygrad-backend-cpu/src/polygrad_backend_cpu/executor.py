@@ -20,9 +20,9 @@ from polygrad.contract import CopyStep, Launch, Plan, evaluate
 from polygrad.errors import ArgumentError
 
 from .compile import Linked
+from .function import Entry
 from .memory import CpuAllocator, Memory
 from .pool import pool, pool_is_made
-from .render import Entry
 from .tables import (
     ALIGN,
     BYTES_PER_US,

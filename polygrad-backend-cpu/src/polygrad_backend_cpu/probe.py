@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 
+from polygrad import settings
 from polygrad.plugin import Probe
+
+from .toolchain import described, missing
 
 
 def probe() -> Probe:
     """The only thing that can be missing is the compiler."""
-    if importlib.util.find_spec("llvmlite") is None:
-        return Probe(ok=False, detail="llvmlite is not installed", hint="pip install llvmlite")
-    return Probe(ok=True, count=1, arch=platform.machine())
+    name = settings.get("POLY_CPU_TOOLCHAIN")
+    lacks = missing(name)
+    if lacks is not None:
+        return Probe(ok=False, detail=lacks.detail, hint=lacks.hint)
+    return Probe(ok=True, count=1, arch=platform.machine(), detail=described(name))

@@ -1,13 +1,4 @@
-"""LinearPrograms to LLVM text: one function each, over a range of the flattened grid.
-
-    void <symbol>(ptr params, ptr variables, ptr scratch, i64 lo, i64 hi)
-
-`params` is a table of buffer addresses; `variables` holds 8-byte slots: the program's variables in
-order (integers as i64, floats as double), then the extents of the grid's axes. Blocks lo .. hi-1
-run in order; the last axis of the grid is the fastest. `scratch` is private to the calling thread.
-
-The symbol tells how to call: `name.<one letter per variable, i or f>.<scratch bytes>` (`Entry`),
-so that an object from the disk cache needs nothing beside it.
+"""LinearPrograms to LLVM text: one function each, over a range of the flattened grid (function.py).
 
 Structure is printed as it comes: loops are phi nodes tested at the bottom, a register LOCAL is one
 alloca per element, which LLVM's SROA turns into SSA values. Buffers never overlap, and every
@@ -20,32 +11,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from polygrad.contract import Instr, LinearProgram, Source
-from polygrad.dtype import DType
-from polygrad.errors import UnsupportedOp
+from polygrad.dtype import DType, dtypes
 from polygrad.plugin import Renderer
 from polygrad.target import Target
 from polygrad.uop.ops import Ops
 
 from .arithmetic import PRINTERS, Machine, Operands
 from .body import Body, literal, suffix, type_of, vector
+from .function import ALIGN, Function
 from .target import host
 
 SIGNATURE = "ptr noalias %params, ptr noalias %variables, ptr noalias %scratch, i64 %lo, i64 %hi"
 ZEROS = "@zeros"  # what a load reads where its gate is false
-ALIGN = 64
-VERSION = 1  # raised when the printed text or the calling convention changes
-
-
-class Entry(NamedTuple):
-    """What a symbol says: the kinds of the variables ("i" or "f" each) and the scratch it needs."""
-
-    kinds: str
-    scratch: int
-
-    @staticmethod
-    def of(symbol: str) -> Entry:
-        _, kinds, scratch = symbol.rsplit(".", 2)
-        return Entry(kinds, int(scratch))
+VERSION = 2  # raised when the printed text or the calling convention changes
 
 
 class LlvmRenderer(Renderer):
@@ -113,7 +91,7 @@ class _Place(NamedTuple):
         return min(ALIGN, dtype.itemsize) if aligned else self.align
 
 
-class _Function:
+class _Function(Function):
     """One program being printed."""
 
     def __init__(
@@ -123,25 +101,24 @@ class _Function:
         declared: dict[str, str],
         metadata: _Metadata,
     ) -> None:
-        if not program.name.isidentifier():
-            raise UnsupportedOp(f"{program.name!r} cannot name a program: it is no identifier")
-        self.program, self.machine = program, renderer.machine
-        self.ops = program.expanded()
+        super().__init__(program)
+        self.machine = renderer.machine
         self.body = Body(declared)
-        self.names: list[str] = [""] * len(self.ops)
         self.places: dict[int, _Place] = {}
-        self.registers: dict[int, list[str]] = {}  # LOCAL -> one alloca per element
-        self.streams = False  # a non-temporal store was printed
-        self.scratch = 0
         self.scopes = metadata.scopes(len(program.params) + 1)  # the last is the scratch's
-        self.uses = _local_uses(self.ops)
         self._loop_over_grid()
-        kinds = "".join("f" if v.dtype.is_float else "i" for v in program.variables)
-        self.symbol = f"{program.name}.{kinds}.{max(self.scratch, program.scratch_bytes)}"
 
     def text(self) -> str:
         lines = "\n  ".join(["entry:", *self.body.entry, "br label %start", *self.body.lines])
         return f'define void @"{self.symbol}"({SIGNATURE}) #0 {{\n{lines}\n}}'
+
+    def printed(self, instr: Instr, names: list[str], dtypes: list[DType]) -> str:
+        if instr.op is Ops.CONST:
+            return literal(instr.dtype, instr.arg)
+        printer = PRINTERS.get(instr.op)
+        if printer is None:
+            raise self.unsupported(instr.op)
+        return printer(Operands(self.body, self.machine, self.emit, instr, names, dtypes))
 
     # ---- control flow
 
@@ -149,31 +126,15 @@ class _Function:
         body = self.body
         body.block("start")
         if not self.program.grid:
-            self._statements()
+            self.statements()
         else:
             self._open_loop("g", "i64", "%lo", "%hi")
-            self._blocks = self._decode_grid("%g")
-            self._statements()
+            self.decode_grid("%g")
+            self.statements()
             self._close_loop("g", "i64", "%hi")
         if self.streams:  # streaming stores are not ordered with the flag that says we are done
             body.emit("fence seq_cst")
         body.emit("ret void")
-
-    def _decode_grid(self, flat: str) -> list[str]:
-        """The index along each axis, from the flat number of a block."""
-        grid = self.program.grid
-        extents = [self._extent(axis) for axis in range(len(grid))]
-        indices = []
-        for extent in reversed(extents[1:]):
-            indices.append(self.body.op(f"urem i64 {flat}, {extent}"))
-            flat = self.body.op(f"udiv i64 {flat}, {extent}")
-        return [flat, *reversed(indices)]
-
-    def _extent(self, axis: int) -> str:
-        expr = self.program.grid[axis]
-        if len(expr) == 1 and isinstance(expr[0], int):
-            return str(expr[0])
-        return self._slot(len(self.program.variables) + axis, "i64")
 
     def _open_loop(self, name: str, t: str, lo: str, hi: str) -> None:
         """%<name> counts from lo; the body is skipped when there is nothing to do."""
@@ -198,54 +159,32 @@ class _Function:
         body.emit(f"br i1 %{name}.more, label %{name}.body, label %{name}.done")
         body.block(f"{name}.done")
 
-    def _range(self, at: int, instr: Instr) -> None:
+    def on_range(self, at: int, instr: Instr) -> None:
         lo, hi = (self.names[s] for s in instr.src)
         self._open_loop(f"r{at}", type_of(instr.dtype), lo, hi)
         self.names[at] = f"%r{at}"
 
-    def _end(self, at: int, instr: Instr) -> None:
+    def on_end(self, at: int, instr: Instr) -> None:
         (loop,) = instr.src
         hi = self.names[self.ops[loop].src[1]]
         self._close_loop(f"r{loop}", type_of(self.ops[loop].dtype), hi)
 
-    def _if(self, at: int, instr: Instr) -> None:
+    def on_if(self, at: int, instr: Instr) -> None:
         self.body.emit(f"br i1 {self.names[instr.src[0]]}, label %if{at}, label %fi{at}")
         self.body.block(f"if{at}")
         self.body.enter()
 
-    def _endif(self, at: int, instr: Instr) -> None:
+    def on_endif(self, at: int, instr: Instr) -> None:
         self.body.leave()
         self.body.emit(f"br label %fi{instr.src[0]}")
         self.body.block(f"fi{instr.src[0]}")
 
-    def _statements(self) -> None:
-        for at, instr in enumerate(self.ops):
-            special = _SPECIAL.get(instr.op)
-            if special is not None:
-                special(self, at, instr)
-                continue
-            printer = PRINTERS.get(instr.op)
-            if printer is None:
-                raise UnsupportedOp(f"cpu cannot print {instr.op} (program {self.program.name})")
-            names = [self.names[s] for s in instr.src]
-            kinds = [self.ops[s].dtype for s in instr.src]
-            operands = Operands(self.body, self.machine, instr, names, kinds)
-            self.names[at] = printer(operands)
-
     # ---- leaves
 
-    def _const(self, at: int, instr: Instr) -> None:
-        self.names[at] = literal(instr.dtype, instr.arg)
-
-    def _grid(self, at: int, instr: Instr) -> None:
-        name = self._blocks[instr.arg]
-        bits = instr.dtype.bits
-        self.names[at] = self.body.op(f"trunc i64 {name} to i{bits}") if bits < 64 else name
-
-    def _variable(self, at: int, instr: Instr) -> None:
+    def on_variable(self, at: int, instr: Instr) -> None:
         dtype = instr.dtype
-        slot = next(i for i, v in enumerate(self.program.variables) if v.name == instr.arg)
-        raw = self._slot(slot, "double" if dtype.is_float else "i64")
+        wide = dtypes.float64 if dtype.is_float else dtypes.int64
+        raw = self.slot(self.variable_slot(instr.arg), wide)
         if dtype.bits == 64:
             self.names[at] = raw
         elif dtype.is_float:
@@ -253,30 +192,26 @@ class _Function:
         else:
             self.names[at] = self.body.head(f"trunc i64 {raw} to i{dtype.bits}")
 
-    def _slot(self, number: int, t: str) -> str:
+    def slot(self, number: int, dtype: DType) -> str:
         pointer = self.body.head(f"getelementptr i64, ptr %variables, i64 {number}")
-        return self.body.head(f"load {t}, ptr {pointer}, align 8, !invariant.load !0")
+        return self.body.head(f"load {type_of(dtype)}, ptr {pointer}, align 8, !invariant.load !0")
 
-    def _param(self, at: int, instr: Instr) -> None:
+    def on_param(self, at: int, instr: Instr) -> None:
         pointer = self.body.head(f"getelementptr ptr, ptr %params, i64 {instr.arg}")
         self.names[at] = self.body.head(f"load ptr, ptr {pointer}, align 8, !invariant.load !0")
 
-    def _local(self, at: int, instr: Instr) -> None:
-        count, space = instr.arg
-        t = type_of(instr.dtype)
-        if space == "shared":
-            raise UnsupportedOp(f"cpu has no shared memory (program {self.program.name})")
-        if space == "scratch":
-            self.names[at] = self.body.head(f"getelementptr i8, ptr %scratch, i64 {self.scratch}")
-            self.scratch += -(-count * instr.dtype.itemsize // ALIGN) * ALIGN
-        elif space == "register" and self.uses[at]:
-            self.registers[at] = [self.body.head(f"alloca {t}") for _ in range(count)]
-        else:
-            self.names[at] = self.body.head(f"alloca [{count} x {t}], align {ALIGN}")
+    def at_scratch(self, at: int, dtype: DType, offset: int) -> str:
+        return self.body.head(f"getelementptr i8, ptr %scratch, i64 {offset}")
+
+    def as_registers(self, at: int, dtype: DType, count: int) -> list[str]:
+        return [self.body.head(f"alloca {type_of(dtype)}") for _ in range(count)]
+
+    def on_stack(self, at: int, dtype: DType, count: int) -> str:
+        return self.body.head(f"alloca [{count} x {type_of(dtype)}], align {ALIGN}")
 
     # ---- memory
 
-    def _index(self, at: int, instr: Instr) -> None:
+    def on_index(self, at: int, instr: Instr) -> None:
         base, offset = instr.src
         of = self.ops[base]
         if base in self.registers:
@@ -302,7 +237,7 @@ class _Function:
         how = "zext" if dtype.is_unsigned else "sext"
         return self.body.op(f"{how} {type_of(dtype)} {self.names[at]} to i64")
 
-    def _load(self, at: int, instr: Instr) -> None:
+    def on_load(self, at: int, instr: Instr) -> None:
         place = self.places[instr.src[0]]
         t, notes = type_of(instr.dtype), place.notes(instr.dtype, bool(instr.arg), load=True)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
@@ -331,7 +266,7 @@ class _Function:
         call = f"call {t} @{name}({pointer}, {mask} {gate}, {t} {other})"
         return self.body.fetch(call + place.scope)
 
-    def _store(self, at: int, instr: Instr) -> None:
+    def on_store(self, at: int, instr: Instr) -> None:
         place, value = self.places[instr.src[0]], self.names[instr.src[1]]
         dtype = self.ops[instr.src[1]].dtype
         if len(instr.src) == 2:
@@ -359,35 +294,3 @@ class _Function:
         self.body.declared[name] = f"declare void @{name}({t}, ptr, i32, {mask})"
         pointer = f"ptr {place.pointer}, i32 {max(1, place.align)}"
         self.body.emit(f"call void @{name}({t} {value}, {pointer}, {mask} {gate}){place.scope}")
-
-
-def _local_uses(ops: Sequence[Instr]) -> dict[int, bool]:
-    """For each register LOCAL: is every access a whole element at a constant index?"""
-    whole = {i: True for i, o in enumerate(ops) if o.op is Ops.LOCAL and o.arg[1] == "register"}
-    of_index: dict[int, int] = {}
-    for i, o in enumerate(ops):
-        if o.op is Ops.INDEX and o.src[0] in whole:
-            of_index[i] = o.src[0]
-            whole[o.src[0]] &= ops[o.src[1]].op is Ops.CONST
-        elif o.op in (Ops.LOAD, Ops.STORE) and o.src[0] in of_index:
-            local = of_index[o.src[0]]
-            moved = o.dtype if o.op is Ops.LOAD else ops[o.src[1]].dtype
-            plain = len(o.src) == (1 if o.op is Ops.LOAD else 2)
-            whole[local] &= moved is ops[local].dtype and (plain or o.op is Ops.STORE)
-    return whole
-
-
-_SPECIAL = {
-    Ops.CONST: _Function._const,
-    Ops.GRID: _Function._grid,
-    Ops.VARIABLE: _Function._variable,
-    Ops.PARAM: _Function._param,
-    Ops.LOCAL: _Function._local,
-    Ops.INDEX: _Function._index,
-    Ops.LOAD: _Function._load,
-    Ops.STORE: _Function._store,
-    Ops.RANGE: _Function._range,
-    Ops.END: _Function._end,
-    Ops.IF: _Function._if,
-    Ops.ENDIF: _Function._endif,
-}

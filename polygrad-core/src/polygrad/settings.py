@@ -108,6 +108,11 @@ TABLE: dict[str, Setting] = {
         0,
         "16, 32 or 64: bytes of a vector the cpu device's kernels are made for; 0: its own",
     ),
+    "POLY_CPU_TOOLCHAIN": Setting(
+        _one_of("llvm", "clang", "gcc", "zig"),
+        "llvm",
+        "what compiles for the cpu device, when it is opened: llvm, clang, gcc or zig",
+    ),
     "POLY_INTERP_NUMPY": Setting(_flag, True, "0: the interp device runs in plain Python"),
     "POLY_FUSION": Setting(_flag, True, "0: every operation is its own kernel (a test of fusion)"),
     # searching for faster kernels

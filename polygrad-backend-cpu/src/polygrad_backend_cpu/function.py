@@ -1,0 +1,192 @@
+"""One program being printed, in any language: the way through its instructions.
+
+    void <symbol>(params, variables, scratch, lo, hi)
+
+`params` is a table of buffer addresses; `variables` holds 8-byte slots: the program's variables in
+order (integers as int64, floats as float64), then the extents of the grid's axes. Blocks lo .. hi-1
+run in order; the last axis of the grid is the fastest. `scratch` is private to the calling thread.
+
+The symbol tells how to call: `name_<one letter per variable, i or f>_<scratch bytes>` (`Entry`),
+so that code from the disk cache needs nothing beside it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from polygrad.contract import Instr, LinearProgram
+from polygrad.dtype import DType, dtypes
+from polygrad.errors import UnsupportedOp
+from polygrad.uop.ops import Ops
+
+from .lines import Value
+
+ALIGN = 64
+
+
+class Entry(NamedTuple):
+    """What a symbol says: the kinds of the variables ("i" or "f" each) and the scratch it needs."""
+
+    kinds: str
+    scratch: int
+
+    @staticmethod
+    def of(symbol: str) -> Entry:
+        _, kinds, scratch = symbol.rsplit("_", 2)
+        return Entry(kinds, int(scratch))
+
+
+class Function(ABC):
+    """Walks the instructions in order; a language says how each is printed.
+
+    `names` holds what an instruction made, `registers` the names of a LOCAL whose elements are
+    variables of their own.
+    """
+
+    def __init__(self, program: LinearProgram) -> None:
+        if not program.name.isidentifier():
+            raise UnsupportedOp(f"{program.name!r} cannot name a program: it is no identifier")
+        self.program = program
+        self.ops = program.expanded()
+        self.names: list[str] = [""] * len(self.ops)
+        self.registers: dict[int, list[str]] = {}
+        self.streams = False  # a non-temporal store was printed
+        self.scratch = 0
+        self.uses = _local_uses(self.ops)
+        self.blocks: list[str] = []  # this block's index along each axis of the grid
+
+    @property
+    def symbol(self) -> str:
+        """Known once all is printed."""
+        kinds = "".join("f" if v.dtype.is_float else "i" for v in self.program.variables)
+        return f"{self.program.name}_{kinds}_{max(self.scratch, self.program.scratch_bytes)}"
+
+    # ---- what a language says
+
+    @abstractmethod
+    def printed(self, instr: Instr, names: list[str], dtypes: list[DType]) -> str:
+        """Print an instruction without effect on these operands; its name. Raises UnsupportedOp."""
+
+    @abstractmethod
+    def slot(self, number: int, dtype: DType) -> str:
+        """Slot `number` of the variables, read once at the function's head."""
+
+    @abstractmethod
+    def at_scratch(self, at: int, dtype: DType, offset: int) -> str:
+        """An array of `dtype` in the scratch memory."""
+
+    @abstractmethod
+    def as_registers(self, at: int, dtype: DType, count: int) -> list[str]:
+        """`count` variables, one per element."""
+
+    @abstractmethod
+    def on_stack(self, at: int, dtype: DType, count: int) -> str:
+        """An array of `dtype` on the stack."""
+
+    # Each prints the instruction at one position, and may set its name.
+    @abstractmethod
+    def on_variable(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_param(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_index(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_load(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_store(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_range(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_end(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_if(self, at: int, instr: Instr) -> None: ...
+    @abstractmethod
+    def on_endif(self, at: int, instr: Instr) -> None: ...
+
+    # ---- what all share
+
+    def emit(self, op: Ops, dtype: DType, *values: Value, arg: Any = None) -> Value:
+        instr = Instr(op, dtype, (), arg)
+        name = self.printed(instr, [v.name for v in values], [v.dtype for v in values])
+        return Value(name, dtype)
+
+    def statements(self) -> None:
+        names, ops = self.names, self.ops
+        special = {op: getattr(self, method) for op, method in _SPECIAL.items()}
+        for at, instr in enumerate(ops):
+            effect = special.get(instr.op)
+            if effect is not None:
+                effect(at, instr)
+                continue
+            src = instr.src
+            names[at] = self.printed(instr, [names[s] for s in src], [ops[s].dtype for s in src])
+
+    def decode_grid(self, flat: str) -> None:
+        """The index along each axis, from the flat number of a block."""
+        extents = [self._extent(axis) for axis in range(len(self.program.grid))]
+        rest, found = Value(flat, dtypes.uint64), []
+        for extent in reversed(extents[1:]):
+            found.append(self.emit(Ops.IMOD, dtypes.uint64, rest, extent).name)
+            rest = self.emit(Ops.IDIV, dtypes.uint64, rest, extent)
+        self.blocks = [rest.name, *reversed(found)]
+
+    def _extent(self, axis: int) -> Value:
+        expr = self.program.grid[axis]
+        if len(expr) == 1 and isinstance(expr[0], int):
+            return self.emit(Ops.CONST, dtypes.uint64, arg=expr[0])
+        return Value(self.slot(len(self.program.variables) + axis, dtypes.int64), dtypes.uint64)
+
+    def variable_slot(self, name: str) -> int:
+        return next(i for i, v in enumerate(self.program.variables) if v.name == name)
+
+    def on_grid(self, at: int, instr: Instr) -> None:
+        block = Value(self.blocks[instr.arg], dtypes.uint64)
+        self.names[at] = self.emit(Ops.CAST, instr.dtype, block).name
+
+    def on_local(self, at: int, instr: Instr) -> None:
+        count, space = instr.arg
+        if space == "shared":
+            raise UnsupportedOp(f"cpu has no shared memory (program {self.program.name})")
+        if space == "scratch":
+            self.names[at] = self.at_scratch(at, instr.dtype, self.scratch)
+            self.scratch += -(-count * instr.dtype.itemsize // ALIGN) * ALIGN
+        elif space == "register" and self.uses[at]:
+            self.registers[at] = self.as_registers(at, instr.dtype, count)
+        else:
+            self.names[at] = self.on_stack(at, instr.dtype, count)
+
+    def unsupported(self, op: Ops) -> UnsupportedOp:
+        return UnsupportedOp(f"cpu cannot print {op} (program {self.program.name})")
+
+
+def _local_uses(ops: Sequence[Instr]) -> dict[int, bool]:
+    """For each register LOCAL: is every access a whole element at a constant index?"""
+    whole = {i: True for i, o in enumerate(ops) if o.op is Ops.LOCAL and o.arg[1] == "register"}
+    of_index: dict[int, int] = {}
+    for i, o in enumerate(ops):
+        if o.op is Ops.INDEX and o.src[0] in whole:
+            of_index[i] = o.src[0]
+            whole[o.src[0]] &= ops[o.src[1]].op is Ops.CONST
+        elif o.op in (Ops.LOAD, Ops.STORE) and o.src[0] in of_index:
+            local = of_index[o.src[0]]
+            moved = o.dtype if o.op is Ops.LOAD else ops[o.src[1]].dtype
+            plain = len(o.src) == (1 if o.op is Ops.LOAD else 2)
+            whole[local] &= moved is ops[local].dtype and (plain or o.op is Ops.STORE)
+    return whole
+
+
+_SPECIAL = {
+    Ops.GRID: "on_grid",
+    Ops.VARIABLE: "on_variable",
+    Ops.PARAM: "on_param",
+    Ops.LOCAL: "on_local",
+    Ops.INDEX: "on_index",
+    Ops.LOAD: "on_load",
+    Ops.STORE: "on_store",
+    Ops.RANGE: "on_range",
+    Ops.END: "on_end",
+    Ops.IF: "on_if",
+    Ops.ENDIF: "on_endif",
+}
