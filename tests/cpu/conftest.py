@@ -157,6 +157,12 @@ def build() -> type[Build]:
     return Build
 
 
+def _present() -> list[str]:
+    """The toolchains of this machine, and one that the user names, which must be there."""
+    named = settings.get("POLY_CPU_TOOLCHAIN")
+    return ["llvm", *(t for t in C_COMPILERS if t == named or missing(t) is None)]
+
+
 def _require(toolchain: str) -> None:
     """Skip where `toolchain` is not installed; one that the user named must be there."""
     lacks = missing(toolchain)
@@ -171,7 +177,7 @@ def require() -> Callable[[str], None]:
     return _require
 
 
-@pytest.fixture(scope="session", params=["llvm", *C_COMPILERS])
+@pytest.fixture(scope="session", params=_present())
 def run(request: pytest.FixtureRequest) -> Iterator[Runner]:
     """A runner with each toolchain of this machine."""
     _require(request.param)
