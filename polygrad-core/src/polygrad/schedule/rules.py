@@ -15,6 +15,7 @@ from ..dtype import dtypes
 from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.sizes import capacity, is_fixed
 from .packing import packed
+from .parts import in_parts
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
@@ -103,7 +104,10 @@ def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
 
 def _reduction(node: UOp) -> UOp:
     split = _split_long(node)
-    return packed(node) if split is node else split
+    if split is not node:
+        return split
+    parts = in_parts(node)
+    return packed(node) if parts is None else parts
 
 
 def _split_scan(node: UOp) -> UOp:

@@ -1,0 +1,81 @@
+"""Long sums of products in parts, each over operands that stay near the core.
+
+A tile of the result reads its rows and columns of both factors from end to end. Where the sum is
+long and the result small (the gradient of a weight, summed over a large batch), they do not stay in
+the second cache from one tile to the next, and every tile reads them from memory again. So the sum
+is cut: all tiles of one part, then all of the next, and a last kernel adds the parts up. Partial
+results are stored, which pays where they are fewer than what the tiles would read. (Measured on
+AVX2, one thread, against torch: `g.T @ h` of 8192 x 256 goes from 0.40 to 0.82, the gradient of a
+filter, 8 x 64 x 56 x 56, from 1.0 to 1.2.)
+
+The cut comes from the shape alone: a sum has one order on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..uop.ops import MOVEMENT, Ops, UOp, size
+from ..uop.sizes import is_fixed
+from .packing import PANEL, Product, in_panels, product
+
+PART: Final = 512  # steps of a part: rows and columns of a tile fit the first cache
+LONG: Final = 4 * PART
+LEAST: Final = 128  # rows and columns of a result that is worth parts
+
+
+def in_parts(node: UOp) -> UOp | None:
+    """A sum of products as a sum of partial sums, None for what is summed at once."""
+    body = node.src[0]
+    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
+        return None
+    axes = product(node)
+    return _by_axis(node) if axes is None else _along(node, axes)
+
+
+def _along(node: UOp, axes: Product) -> UOp | None:
+    """A matrix product with k cut: first a batch of products, one for each part."""
+    shape = node.src[0].shape
+    m, n, k = (shape[a] for a in axes)
+    if size(shape) != m * n * k or k < LONG or min(m, n) < LEAST:
+        return None
+    each = next((c for c in range(PART, 2 * PART) if k % c == 0), k)
+    parts = k // each
+    if parts < 2 or 2 * parts * m * n > (m + n) * k:
+        return None
+
+    def cut(factor: UOp, axis: int, length: int) -> UOp:
+        turned = axis > axes.k
+        plain = factor.reshape((k, length)).permute((1, 0)) if turned else factor
+        return plain.reshape((length, parts, each)).permute((1, 0, 2))
+
+    left, right = (s.src[0] for s in node.src[0].src)
+    left, right = cut(left, axes.m, m), cut(right, axes.n, n)
+    if n % PANEL == 0:
+        right = in_panels(right)
+    whole = (parts, m, n, each)
+    wide = left.reshape((parts, m, 1, each)).expand(whole)
+    body = UOp.alu(Ops.MUL, wide, right.reshape((parts, 1, n, each)).expand(whole))
+    inner = UOp(Ops.REDUCE, node.dtype, (body,), (Ops.ADD, (3,)))
+    return inner.contiguous().reduce(Ops.ADD, (0,)).reshape(node.shape)
+
+
+def _by_axis(node: UOp) -> UOp | None:
+    """A sum over several axes, such as a filter's gradient: each step of the first is a part."""
+    body, axes = node.src[0], node.arg[1]
+    first, *rest = (*(a for a in axes if body.shape[a] != 1), -1)
+    steps = size([body.shape[a] for a in rest[:-1]])
+    if not rest or steps < PART or body.shape[first] < 2:
+        return None
+    read = sum(size(_stored(s).shape) for s in body.src)
+    if 2 * body.shape[first] * size(node.shape) > read:
+        return None
+    inner = body.reduce(Ops.ADD, [a for a in axes if a != first])
+    at = first - sum(a < first for a in axes)
+    return inner.contiguous().reduce(Ops.ADD, (at,))
+
+
+def _stored(x: UOp) -> UOp:
+    while x.op in MOVEMENT:
+        x = x.src[0]
+    return x
