@@ -6,7 +6,8 @@ from .. import settings
 from ..contract import LinearProgram
 from ..target import Target
 from ..uop.ops import Ops, UOp
-from . import ordered
+from . import chain, ordered
+from .chain_stages import is_chain
 from .kernel import Kernel, canonical
 from .lower import lower
 from .ordered import is_ordered
@@ -24,6 +25,8 @@ def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
     if is_ordered(sink):
         program = ordered.program(sink, target, name)
+    elif is_chain(sink):
+        program = chain.program(sink, target, name)
     else:
         kernel = optimize(sink, target)
         program = lower(kernel, target, name, _note(kernel))

@@ -15,7 +15,13 @@ def choose(kernel: Kernel, target: Target) -> Kernel:
     """The kernel as this target should run it."""
     if target.grid_only:
         return reference(kernel)
-    kernel = fuse_all(unmix(kernel))
+    return fitting(fuse_all(unmix(kernel)), target)
+
+
+def fitting(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel by the first recipe that takes it, its ranges as they are."""
+    if target.grid_only:
+        return reference(kernel)
     for recipe in (contraction, reduction, elementwise):
         made: Kernel | None = recipe.apply(kernel, target)
         if made is not None:

@@ -52,6 +52,8 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
 
 def _streamed(kernel: Kernel, store: UOp, target: Target) -> UOp:
     param, offset = store.src[0].src
+    if param.op is Ops.LOCAL:
+        return store
     lane = next((r for r in kernel.of_kind("vector") if r in ranges_of(offset)), None)
     large = param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]
     if not large or lane is None or len(store.src) > 2 or _reads(kernel, param):
