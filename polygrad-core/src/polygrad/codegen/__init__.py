@@ -6,7 +6,8 @@ from .. import settings
 from ..contract import LinearProgram
 from ..target import Target
 from ..uop.ops import Ops, UOp
-from . import ordered
+from . import chain, ordered
+from .chain_stages import is_chain
 from .kernel import Kernel, canonical
 from .lists import Choice, replay
 from .lower import lower
@@ -32,6 +33,8 @@ def compile_kernel(
         program = lowered(replay(canonical(sink), choice), target, name)
     elif is_ordered(sink):
         program = ordered.program(sink, target, name)
+    elif is_chain(sink):
+        program = chain.program(sink, target, name)
     else:
         program = lowered(optimize(sink, target), target, name)
     if settings.get("POLY_SPEC"):

@@ -443,7 +443,7 @@ def program(
     return LinearProgram(
         name,
         tuple(ops),
-        _params(kernel),
+        params_of(kernel.stores),
         specs,
         grid,
         flops=operations(kernel),
@@ -452,10 +452,11 @@ def program(
     )
 
 
-def _params(kernel: Kernel) -> tuple[Param, ...]:
+def params_of(stores: Sequence[UOp]) -> tuple[Param, ...]:
+    """The buffers that stores read and write, by slot."""
     read: set[UOp] = set()
     written: set[UOp] = set()
-    for node in toposort(kernel.stores):
+    for node in toposort(stores):
         if node.op not in (Ops.LOAD, Ops.STORE) or node.src[0].src[0].op is Ops.LOCAL:
             continue
         (read if node.op is Ops.LOAD else written).add(node.src[0].src[0])

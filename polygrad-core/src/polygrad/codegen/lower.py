@@ -19,10 +19,14 @@ from .postfix import postfix
 def lower(kernel: Kernel, target: Target, name: str, note: str = "") -> LinearProgram:
     """The LinearProgram of a transformed kernel."""
     grid = tuple(postfix(steps(r)) for r in kernel.of_kind("grid"))
+    return program(lowered(kernel, target), target, name, index_dtype(target), grid, note)
+
+
+def lowered(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel as it is printed."""
     kernel = _decomposed(kernel, target)
     kernel = replace(kernel, stores=tuple(narrow_masks(kernel)))
-    kernel = replace(kernel, stores=tuple(ordered_offsets(kernel)))
-    return program(kernel, target, name, index_dtype(target), grid, note)
+    return replace(kernel, stores=tuple(ordered_offsets(kernel)))
 
 
 def _decomposed(kernel: Kernel, target: Target) -> Kernel:

@@ -13,6 +13,7 @@ from .. import settings
 from ..uop.ops import Ops, UOp, size
 from ..uop.rewrite import substitute
 from .build import Builder, scatter_kernels
+from .chains import chained
 from .fusion import Fusion, Group, Use, _reaches
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem
@@ -52,7 +53,10 @@ def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
         items += _items(group, builder, leaves, devices)
     items = share(items, frozenset(plain))
     writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
-    return Schedule(tuple(items), tuple(leaves.get(r, r) for r in wanted), writes)
+    results = tuple(leaves.get(r, r) for r in wanted)
+    if fusion.fuse:
+        items = chained(items, {*results, *(leaf for pair in writes for leaf in pair)})
+    return Schedule(tuple(items), results, writes)
 
 
 def _plain(group: Group) -> bool:

@@ -30,6 +30,7 @@ LEAST: Final = 384 * 384  # elements of a factor that does not stay near the cor
 MANY_ROWS: Final = 512  # from here on a smaller one is copied too: its rows lie far apart, and
 SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
 ROWS: Final = 128  # rows of the other factor that pay for the copy
+STRIP: Final = 32  # columns of a turned factor that lie together
 SHORT: Final = 128  # steps of a dot product for which turning pays
 COLUMNS: Final = 64  # of a factor that is worth turning
 
@@ -89,11 +90,23 @@ def _lies_along(factor: UOp, axis: int) -> bool:
 
 
 def _turned(right: UOp, axes: Product) -> UOp:
-    """The factor below EXPAND, stored with its columns last and seen in its old shape."""
+    """The factor below EXPAND, stored with its columns last, in strips of STRIP columns where they
+    come out even, and seen in its old shape."""
     factor = right.src[0]
-    order = (*(a for a in range(len(factor.shape)) if a != axes.n), axes.n)
+    others = [a for a in range(len(factor.shape)) if a not in (axes.n, axes.k)]
+    order = (*others, axes.n, axes.k)
     back = tuple(order.index(a) for a in range(len(order)))
-    return factor.permute(order).contiguous().permute(back)
+    plain = factor.permute(order)
+    *batch, n, k = plain.shape
+    step = STRIP if n % STRIP == 0 else n
+    strips = swapped(plain.reshape((*batch, n // step, step, k))).contiguous()
+    return swapped(strips).reshape(plain.shape).permute(back)
+
+
+def swapped(u: UOp) -> UOp:
+    """The last two axes exchanged."""
+    rank = len(u.shape)
+    return u.permute((*range(rank - 2), rank - 1, rank - 2))
 
 
 def _in_panels(right: UOp, axes: Product) -> UOp:

@@ -3,18 +3,29 @@ or wider; sums over rows and what follows them are one kernel each."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
+from ..settings import get
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import Base, Flag, Integer, Real, axes_of, integer, result
+from .attention import Inputs, attend
+from .base import (
+    Base,
+    Flag,
+    Integer,
+    Real,
+    axes_of,
+    broadcast_shape,
+    common_dtype,
+    integer,
+    result,
+)
 from .movement import spread
 from .random import Random
-from .reduce import masked_softmax, mean, narrow, softmax, variance, wide
+from .reduce import mean, narrow, variance, wide
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -161,25 +172,13 @@ class Layers(Random):
                     f"scaled_dot_product_attention: the heads of queries {self.shape} are no"
                     f" multiple of those of keys {key.shape}."
                 )
-            times = heads[0] // kept[0]
-            keys, values = (t.repeat_interleave(times, -3) for t in (keys, values))
-        scores = (self * max(self.shape[-1], 1) ** -0.5).matmul(keys.transpose(-2, -1))
-        if is_causal:
-            if attn_mask is not None:
-                raise ArgumentError(
-                    "scaled_dot_product_attention: give attn_mask or is_causal, not both."
-                )
-            scores = scores.masked_fill(result(_future(*scores.shape[-2:])), -math.inf)
-        if attn_mask is not None:
-            mask: Any = attn_mask
-            if mask.dtype is dtypes.bool:
-                scores = scores.masked_fill(mask.logical_not(), -math.inf)
-            else:
-                scores = scores + mask
-        of = softmax if attn_mask is None else masked_softmax
-        rows = of(wide(scores.uop), (scores.ndim - 1,))
-        weights = result(narrow(rows, scores.dtype), scores)
-        return (weights.dropout(dropout_p) if dropout_p else weights).matmul(values)
+            keys, values = (_shared(t, heads[0] // kept[0]) for t in (key, value))
+        if is_causal and attn_mask is not None:
+            raise ArgumentError(
+                "scaled_dot_product_attention: give attn_mask or is_causal, not both."
+            )
+        given = [self, keys, values, *([] if attn_mask is None else [attn_mask])]
+        return _attended(given, bool(is_causal), dropout_p)
 
     def sequential(self, functions: Sequence[Callable[[Any], Any]]) -> Any:
         """Each function applied to what the one before gave.
@@ -255,6 +254,38 @@ _RESAMPLE: dict[str, Callable[[UOp, int, int, bool], UOp]] = {
     "nearest": _nearest,
     "nearest-exact": _nearest_exact,
 }
+
+
+def _shared(t: Any, times: int) -> Any:
+    """Each head (third axis from the end) `times` times, one after another."""
+    shape = t.shape
+    wide_ = t.unsqueeze(-3).expand(*shape[:-2], times, *shape[-2:])
+    return wide_.reshape(*shape[:-3], shape[-3] * times, *shape[-2:])
+
+
+def _attended(given: Sequence[Any], is_causal: bool, dropout_p: Real) -> Tensor:
+    """Attention of queries, keys, values and perhaps a mask."""
+    name = "scaled_dot_product_attention"
+    query, keys, values, *masks = given
+    dtype = common_dtype((query, keys, values))
+    batch = broadcast_shape(name, [t.shape[:-2] for t in given])
+    q, k, v = (
+        t.uop.cast(dtype.arithmetic).broadcast_to((*batch, *t.shape[-2:]))
+        for t in (query, keys, values)
+    )
+    shape = (*batch, q.shape[-2], k.shape[-2])
+    bias = hidden = factor = None
+    if is_causal:
+        hidden = _future(*shape[-2:]).broadcast_to(shape)
+    for mask in masks:
+        if mask.dtype is dtypes.bool:
+            hidden = mask.logical_not().uop.broadcast_to(shape)
+        else:
+            bias = mask.uop.cast(dtype.arithmetic).broadcast_to(shape)
+    if dropout_p and get("TRAINING"):
+        ones = result(UOp.everywhere(dtype.arithmetic, 1.0, shape), *given)
+        factor = ones.dropout(dropout_p).uop
+    return result(attend(Inputs(q, k, v, bias, hidden, factor)).cast(dtype), *given)
 
 
 def _future(rows: int, columns: int) -> UOp:

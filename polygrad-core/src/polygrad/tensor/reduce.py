@@ -392,17 +392,6 @@ def softmax(u: UOp, axes: Sequence[int]) -> UOp:
     return e / spread(e.reduce(Ops.ADD, axes), u.shape, axes)
 
 
-def masked_softmax(u: UOp, axes: Sequence[int]) -> UOp:
-    """softmax of scores in which -inf is what a mask hides: all hidden gives zeros, not NaN."""
-    if not size([u.shape[a] for a in axes]):
-        return u
-    top = u.detach().reduce(Ops.MAXIMUM, axes)
-    hidden = top.eq(-formulas.INF)
-    e = formulas.exp(u - spread(hidden.where(top._with(0.0), top), u.shape, axes))
-    total = e.reduce(Ops.ADD, axes)
-    return e / spread(hidden.where(total._with(1.0), total), u.shape, axes)
-
-
 def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u

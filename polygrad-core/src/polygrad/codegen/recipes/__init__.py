@@ -24,7 +24,15 @@ def choose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Ker
 
 def propose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Kernel:
     """What the first recipe that fits makes of a kernel, its long sums not yet in blocks."""
-    kernel = fuse_all(unmix(kernel))
+    return _first(fuse_all(unmix(kernel)), target, without)
+
+
+def fitting(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel by the first recipe that takes it, its ranges as they are."""
+    return reference(kernel) if target.grid_only else in_blocks(_first(kernel, target))
+
+
+def _first(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Kernel:
     for name, recipe in RECIPES.items():
         made: Kernel | None = None if name in without else recipe.apply(kernel, target)
         if made is not None:

@@ -57,6 +57,8 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
     """Write past the caches what is larger than all of them: nobody will find it there anyway."""
     for number, store in enumerate(kernel.stores):
         param = store.src[0].src[0]
+        if param.op is Ops.LOCAL:
+            continue
         if param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]:
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)

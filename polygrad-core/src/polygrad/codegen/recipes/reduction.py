@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
-from ...uop.linear import ranges_of
+from ...uop.linear import divides, ranges_of
 from ...uop.ops import UOp, size
-from ..kernel import Kernel, extent, launchable, length, static
+from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import ScheduleError, accumulate, bind, bindable, reorder, stage, unroll
 from .common import (
     contiguous_output,
@@ -90,10 +90,8 @@ def _rows(
         kernel = _keep_dear(kernel, target, vector)
     for loop in along:
         kernel, outer, _ = into_lanes(kernel, loop, lanes)
-        if outer is not None and static(outer) and length(outer) >= 2 * ACCUMULATORS:
-            kernel, _, inner, _ = tile(kernel, outer, ACCUMULATORS)
-            assert inner is not None
-            kernel = accumulate(kernel, inner)
+        if outer is not None and extent(outer) >= 2 * ACCUMULATORS:
+            kernel = _accumulate(kernel, outer)
     if vector is not None:
         kernel, _, _ = into_lanes(kernel, vector, lanes)
     kernel = _print_short(kernel)
@@ -101,6 +99,18 @@ def _rows(
         kernel = bind(kernel, loop)
     rest = [r for r in kernel.order if r not in rows]
     return reorder(kernel, [*rows, *rest])
+
+
+def _accumulate(kernel: Kernel, loop: UOp) -> Kernel:
+    """Some accumulators side by side; of a length that varies only where they come out even."""
+    if static(loop):
+        kernel, _, inner, _ = tile(kernel, loop, ACCUMULATORS)
+        assert inner is not None
+    elif divides(steps(loop), ACCUMULATORS):
+        kernel, _, inner = factored(kernel, loop, ACCUMULATORS)
+    else:
+        return kernel
+    return accumulate(kernel, inner)
 
 
 def _keep_dear(kernel: Kernel, target: Target, vector: UOp) -> Kernel:

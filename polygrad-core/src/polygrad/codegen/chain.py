@@ -1,0 +1,332 @@
+"""Chains of rows: kernels whose steps leave whole rows to each other, run in blocks of rows.
+
+Comes in: what `schedule/chains.py` makes. Stores over the axes of rows, each of which may read a
+LOCAL "scratch" of one row after the effect that wrote it. Goes out: one program. A block of the
+launch takes some rows through one *stage* after another; a stage is a kernel of its own over the
+rows of the block, with the recipe that its shape calls for, and what stages leave to each other
+lies in scratch that fits the second cache. The numbers are those of separate kernels, but the
+matrix between them, large for the scores of attention, never goes to memory.
+
+The reference device takes one row at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ..contract import Instr, LinearProgram, VariableSpec
+from ..dtype import DType, dtypes
+from ..target import Target
+from ..uop.linear import coefficient, ranges_of
+from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.rewrite import rebuild
+from .chain_stages import Stage, numbers_of, reductions_of, rows_of, stages_of
+from .cost import operations
+from .kernel import Kernel, canonical, extent, length, misplaced, substitute
+from .limits import bounded
+from .linearize import Linearizer, params_of
+from .lower import index_dtype, lowered
+from .recipes import fitting
+from .recipes.common import second_cache
+from .recipes.contraction import product_of, register_tile
+from .transform import unmix
+
+TILES: Final = 8  # register tiles of a block, one below the other
+COLUMNS: Final = 4  # vectors of columns that a limit is rounded up to
+LINE: Final = 64  # bytes
+PAGE: Final = 2048  # rows so far apart, or a multiple, meet in few sets of the first cache
+
+
+# ---- blocks of rows
+
+
+@dataclass(slots=True)
+class Blocks:
+    """How the rows are cut: `count` blocks of `rows` along the last axis of rows, one step of the
+    axes before it. Counters of blocks are variables, which a stage takes as given."""
+
+    counters: list[UOp]
+    table: dict[UOp, UOp]  # range over rows -> its value in a block
+    inner: UOp | None  # the range over the rows of a block
+    rows: int
+    overlap: UOp | None  # the condition under which a row is this block's to store
+    scratch: dict[UOp, UOp]  # LOCAL of a row -> that of a block
+
+
+def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> Blocks:
+    *outer, last = loops
+    counters = [UOp.variable(f"row{i}", 0, extent(r) - 1) for i, r in enumerate(outer)]
+    table = dict(zip(outer, counters, strict=True))
+    shared = _shared(stages)
+    n = length(last)
+    rows = _rows(n, {shared.get(s.local, s.local) for s in stages if s.local is not None}, target)
+    count = -(-n // rows)
+    counter = UOp.variable(f"row{len(outer)}", 0, count - 1)
+    inner = UOp.range(0, rows, last.arg[0]) if rows > 1 else None
+    start = counter * rows if n % rows == 0 else (counter * rows).minimum(n - rows)
+    table[last] = start if inner is None else start + inner
+    overlap = None if n % rows == 0 or inner is None else counter * rows <= table[last]
+    made: dict[UOp, UOp] = {}
+    for stage in stages:
+        if (local := stage.local) is not None:
+            own = shared.get(local)
+            made[local] = made[own] if own is not None else _of_rows(local, rows, len(made))
+    return Blocks([*counters, counter], table, inner, rows, overlap, made)
+
+
+def _rows(n: int, locals_: set[UOp], target: Target) -> int:
+    """Rows of a block: whole register tiles, as fill a quarter of the second cache."""
+    if target.grid_only:
+        return 1
+    row: int = sum(u.arg[0] * u.dtype.itemsize for u in locals_)
+    tile, _ = register_tile(target, 1 << 10, COLUMNS)
+    most = min(TILES * tile, max(second_cache(target) // 4 // row // tile, 1) * tile)
+    each = -(-n // -(-n // most))
+    return min(n, -(-each // tile) * tile)
+
+
+def _of_rows(local: UOp, rows: int, number: int) -> UOp:
+    return UOp(Ops.LOCAL, local.dtype, (), (_pitch(local) * rows, "scratch", number))
+
+
+def _pitch(local: UOp) -> int:
+    """Elements from row to row: whole cache lines, and not whole pages."""
+    width, line = local.arg[0], LINE // local.dtype.itemsize
+    if width < line:
+        return int(width)
+    wide = -(-width // line) * line
+    return int(wide + line if wide * local.dtype.itemsize % PAGE == 0 else wide)
+
+
+def _shared(stages: Sequence[Stage]) -> dict[UOp, UOp]:
+    """LOCALs that take the place of one that is read for the last time, element by element."""
+    out: dict[UOp, UOp] = {}
+    for at, stage in enumerate(stages):
+        local = stage.local
+        if local is None or stage.column is None:
+            continue
+        for other in dict.fromkeys(_loads(toposort(stage.stores))):
+            later = any(other in _loads(toposort(s.stores)) for s in stages[at + 1 :])
+            alike = other.dtype is local.dtype and other.arg[0] == local.arg[0]
+            if alike and not later and other not in out.values() and _in_place(stage, other):
+                out[local] = out.get(other, other)
+                break
+    return out
+
+
+def _loads(nodes: Sequence[UOp]) -> dict[UOp, list[UOp]]:
+    """The loads of LOCALs among nodes."""
+    found: dict[UOp, list[UOp]] = {}
+    for node in nodes:
+        if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.LOCAL:
+            found.setdefault(node.src[0].src[0], []).append(node)
+    return found
+
+
+def _in_place(stage: Stage, other: UOp) -> bool:
+    """Is a row of `other` read whole before any of it is overwritten, or at the same element?"""
+    (store,) = stage.stores
+    place = store.src[0].src[1]
+    outside = toposort((store.src[1],), lambda n: n.op is not Ops.REDUCE)
+    if any(n.src[0].src[1] is not place for n in _loads(outside).get(other, ())):
+        return False
+    reading = [n for n in reductions_of((store,)) if other in _loads(n.src[0].toposort())]
+    return not any(stage.column in ranges_of(n) for n in reading)
+
+
+# ---- limits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which tiles of `step` columns a block needs of a row, by the range over the columns: the
+    first, and how many there are up to the last."""
+
+    step: int
+    first: dict[UOp, UOp]
+    end: dict[UOp, UOp]
+
+    def __contains__(self, loop: UOp) -> bool:
+        return loop in self.first or loop in self.end
+
+    def tiles(self, loop: UOp) -> tuple[UOp, UOp]:
+        """The first whole tile and the number of whole tiles from there."""
+        whole = length(loop) // self.step
+        first = self.first.get(loop, UOp.index(0)).minimum(whole)
+        return first, (self.end.get(loop, UOp.index(whole)).minimum(whole) - first).maximum(0)
+
+    def columns(self, loop: UOp) -> tuple[UOp, UOp]:
+        """The first column and the number of columns of these tiles."""
+        n, step = length(loop), self.step
+        first, tiles = self.tiles(loop)
+        if n % step == 0:
+            return first * step, tiles * step
+        end = (self.end[loop] * step).minimum(n) if loop in self.end else UOp.index(n)
+        return first * step, (end - first * step).maximum(0)
+
+
+def limits_of(stages: Sequence[Stage], blocks: Blocks, target: Target) -> Limits:
+    """Limits of the rows of a block: the furthest of them, in whole tiles."""
+    widest = max(s.local.dtype.itemsize for s in stages if s.local is not None)
+    step = COLUMNS * max(target.vector_bytes // widest, 1)
+    limits = Limits(step, {}, {})
+    if target.grid_only:
+        return limits
+    stores = [store for s in stages for store in s.stores]
+    columns = {s.stores[0]: s.column for s in stages if s.column is not None}
+    for behind, found in ((False, limits.first), (True, limits.end)):
+        for loop, limit in bounded(stores, columns, behind).items():
+            furthest = _furthest(limit, blocks, behind)
+            if furthest is not None:
+                places = furthest.maximum(0) + (step - 1 if behind else 0)
+                found[loop] = places // step
+    return limits
+
+
+def _furthest(limit: UOp, blocks: Blocks, behind: bool) -> UOp | None:
+    """The largest limit of all rows of a block, or the least; None where that is not known."""
+    (limit,) = substitute((limit,), blocks.table)
+    if blocks.inner is not None:
+        slope = coefficient(limit, blocks.inner)
+        if slope is None:
+            return None
+        at = UOp.index(blocks.rows - 1 if (slope > 0) is behind else 0)
+        (limit,) = substitute((limit,), {blocks.inner: at})
+    return None if ranges_of(limit) else limit
+
+
+# ---- one stage
+
+
+def parts_of(stage: Stage, limits: Limits) -> list[tuple[UOp, ...]]:
+    """The stores of a stage, its rows between their limits. A product that has them is cut: whole
+    tiles, and the columns that fill no tile."""
+    loops = [n for n in toposort(stage.stores) if n.op is Ops.RANGE and n in limits]
+    own = stage.column
+    cut = own in loops and any(product_of(n) is not None for n in reductions_of(stage.stores))
+    table: dict[UOp, UOp] = {}
+    for loop in loops:
+        if not cut or loop is not own:
+            first, count = limits.columns(loop)
+            table[loop] = UOp.range(UOp.index(0), count, *loop.arg) + first
+    stores = tuple(substitute(stage.stores, table))
+    if own is None or not cut:
+        return [stores]
+    n, step, number = length(own), limits.step, own.arg[0]
+    first, count = limits.tiles(own)
+    inner = 1 + max(numbers_of(UOp(Ops.SINK, dtypes.void, stage.stores)))
+    outer = UOp.range(UOp.index(0), count, number) + first
+    places = [outer * step + UOp.range(0, step, inner)]
+    if n % step:
+        places.append(UOp.range(0, n % step, number) + n // step * step)
+    return [tuple(substitute(stores, {own: place})) for place in places]
+
+
+def _placed(stores: Sequence[UOp], blocks: Blocks) -> list[UOp]:
+    """Stores with rows of the block: LOCALs hold as many, outputs are stored by one block each."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort(tuple(stores)):
+        src = tuple(new[s] for s in node.src)
+        if node in blocks.table:
+            new[node] = blocks.table[node]
+        elif node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL:
+            local = blocks.scratch[node.src[0]]
+            offset = src[1] if blocks.inner is None else src[1] + blocks.inner * _pitch(node.src[0])
+            new[node] = UOp(Ops.INDEX, local.dtype, (local, offset))
+        elif (
+            node.op is Ops.STORE
+            and node.src[0].src[0].op is Ops.PARAM
+            and blocks.overlap is not None
+        ):
+            gate = blocks.overlap if len(src) < 3 else src[2] & blocks.overlap
+            new[node] = UOp(Ops.STORE, node.dtype, (*src[:2], gate), node.arg)
+        elif node.op is Ops.REDUCE:
+            new[node] = UOp(Ops.REDUCE, node.dtype, src, node.arg)
+        else:
+            new[node] = rebuild(node, src)
+    return [new[s] for s in stores]
+
+
+def stage_kernel(stores: Sequence[UOp], target: Target) -> Kernel:
+    """The kernel of a stage as its recipe wants it: what would be the launch's are loops here."""
+    made = fitting(unmix(canonical(UOp(Ops.SINK, dtypes.void, tuple(stores)))), target)
+    kinds = {r: kind for r, kind in made.kinds.items() if kind != "grid"}
+    made = replace(made, kinds=kinds)
+    if misplaced(made) is not None:
+        raise AssertionError(f"a stage of a chain has no legal order: {made.log}")
+    return made
+
+
+# ---- the program
+
+
+def program(sink: UOp, target: Target, name: str) -> LinearProgram:
+    """The LinearProgram of a chain."""
+    stages, rows = stages_of(sink), rows_of(sink)
+    blocks = blocks_of(stages, rows, target)
+    limits = limits_of(stages, blocks, target)
+    kernels = [
+        stage_kernel(_placed(stores, blocks), target)
+        for stage in stages
+        for stores in parts_of(stage, limits)
+    ]
+    index = index_dtype(target)
+    ops: list[Instr] = []
+    top: dict[Any, int] = {}
+    ready = [lowered(k, target) for k in kernels]
+    _declare(ready, blocks, ops, top, index)
+    for kernel in ready:
+        printer = Linearizer(kernel, target, index)
+        printer.ops = ops
+        printer.scopes[0].values.update(top)
+        printer.statements(kernel.stores)
+        printer.enter((), ())
+    grid = tuple(int(c.arg[2]) + 1 for c in blocks.counters)
+    variables = {
+        n.arg: n
+        for k in ready
+        for n in toposort((*k.stores, *k.order))
+        if n.op is Ops.VARIABLE and n not in blocks.counters
+    }
+    params = params_of([s for k in ready for s in k.stores])
+    shown = "; ".join(f"{k.recipe or 'elementwise'} {_shown(k)}" for k in kernels)
+    over = "x".join(map(str, grid))
+    return LinearProgram(
+        name,
+        tuple(ops),
+        params,
+        tuple(
+            VariableSpec(v.arg[0], index if v.dtype is dtypes.index else v.dtype, *v.arg[1:])
+            for v in variables.values()
+        ),
+        tuple((n,) for n in grid),
+        flops=size(grid) * sum(operations(k) for k in kernels),
+        bytes=sum(p.size * p.dtype.itemsize for p in params),
+        note=f"chain of {len(kernels)} over {over}, {blocks.rows} rows: {shown}",
+    )
+
+
+def _shown(kernel: Kernel) -> str:
+    return "x".join(str(extent(r)) for r in kernel.order)
+
+
+def _declare(
+    kernels: Sequence[Kernel], blocks: Blocks, ops: list[Instr], top: dict[Any, int], index: DType
+) -> None:
+    """Memory and counters of blocks, which every stage knows by these names."""
+
+    def emit(node: UOp, op: Ops, dtype: DType, arg: Any) -> None:
+        ops.append(Instr(op, dtype, (), arg))
+        top[node] = len(ops) - 1
+
+    nodes = toposort([s for k in kernels for s in k.stores])
+    params = {n.arg: n for n in nodes if n.op is Ops.PARAM}
+    for place, slot in enumerate(sorted(params)):
+        emit(params[slot], Ops.PARAM, params[slot].dtype, place)
+    for node in nodes:
+        if node.op is Ops.LOCAL:
+            emit(node, Ops.LOCAL, node.dtype, node.arg[:2])
+    for axis, counter in enumerate(blocks.counters):
+        emit(counter, Ops.GRID, index, axis)

@@ -1,0 +1,370 @@
+"""Chains: kernels that hand each other rows become one kernel, and the rows stay near the core.
+
+A product of two thin matrices is a wide one: the scores of attention have as many columns as there
+are keys. What follows takes each row for itself (its largest element, exponentials, their sum), and
+when another product has summed over the columns, the wide matrix is gone. Stored, it costs more
+time than all the arithmetic on it. So kernels stand one after another inside loops over rows: each
+value between them is a LOCAL of one row, written by the effect that every reader follows, in the
+form that `codegen/stages.py` takes.
+
+A kernel belongs to a chain when it reads a row only in the step that owns it. The values between
+are read by nobody else; whatever else a kernel of the chain stores is an output as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ..dtype import dtypes
+from ..uop.linear import linear, ranges_of
+from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.rewrite import rebuild
+from .items import CopyItem, Item, KernelItem
+
+WIDEST: Final = 1 << 16  # elements of a row that is kept
+MOST_BUFFERS: Final = 24
+_OTHER: Final = frozenset({Ops.AFTER, Ops.LOCAL, Ops.END, Ops.SCAN})
+
+
+class Rows(NamedTuple):
+    """How a wide value lies in memory: lengths of the axes over its rows, and elements of a row."""
+
+    lengths: tuple[int, ...]
+    width: int
+
+    def strides(self, width: int) -> list[int]:
+        """Of each axis, in a value with `width` elements a row."""
+        return [width * size(self.lengths[i + 1 :]) for i in range(len(self.lengths))]
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a kernel reads and writes, by leaf."""
+
+    item: Item
+    loads: dict[UOp, list[UOp]] = field(default_factory=dict)
+    stores: dict[UOp, list[UOp]] = field(default_factory=dict)
+    reduced: set[UOp] = field(default_factory=set)
+    product: bool = False
+    plain: bool = True
+
+    @property
+    def kernel(self) -> KernelItem:
+        assert isinstance(self.item, KernelItem)
+        return self.item
+
+    @property
+    def touched(self) -> set[UOp]:
+        return {*self.loads, *self.stores}
+
+
+def facts_of(item: Item) -> Facts:
+    """The facts of any item; `plain` where it may be part of a chain."""
+    if isinstance(item, CopyItem):
+        return Facts(item, {item.src: []}, {item.dst: []}, plain=False)
+    found = Facts(item)
+    nodes = item.sink.toposort()
+    found.plain = not item.values and item.sink.arg is None
+    for node in nodes:
+        if node.op in _OTHER:
+            found.plain = False
+        elif node.op is Ops.RANGE:
+            fixed = all(s.op is Ops.CONST for s in node.src)
+            found.plain &= fixed and node.src[0].arg == 0 and node.arg[1] != "seq"
+        elif node.op is Ops.REDUCE:
+            found.reduced.update(node.src[1:])
+            found.product |= _is_product(node)
+        elif node.op in (Ops.LOAD, Ops.STORE):
+            _touch(node, found)
+    if not found.plain:  # an ordered kernel reads what it writes through its effects
+        for leaf in item.buffers:
+            found.loads.setdefault(leaf, [])
+    return found
+
+
+def _touch(access: UOp, found: Facts) -> None:
+    base = access.src[0].src[0]
+    while base.op is Ops.AFTER:
+        base = base.src[0]
+    if base.op is Ops.PARAM:
+        table = found.loads if access.op is Ops.LOAD else found.stores
+        table.setdefault(found.kernel.buffers[base.arg[0]], []).append(access)
+
+
+def _is_product(reduction: UOp) -> bool:
+    body = reduction.src[0]
+    while body.op is Ops.CAST:
+        body = body.src[0]
+    return reduction.arg is Ops.ADD and body.op is Ops.MUL
+
+
+# ---- rows
+
+
+def rows_of(store: UOp) -> Rows | None:
+    """The rows of what a store writes: its last axis is one row."""
+    const, terms = linear(store.src[0].src[1])
+    if const or len(store.src) > 2 or any(a.op is not Ops.RANGE for a, _ in terms):
+        return None
+    terms = tuple(sorted(terms, key=lambda t: -t[1]))
+    lengths = [int(r.src[1].arg) for r, _ in terms]
+    dense = [size(lengths[i + 1 :]) for i in range(len(lengths))]
+    if len(terms) < 2 or [c for _, c in terms] != dense:
+        return None
+    return Rows(tuple(lengths[:-1]), lengths[-1])
+
+
+def row_ranges(
+    accesses: Sequence[UOp], rows: Rows, width: int, reduced: Iterable[UOp]
+) -> tuple[UOp, ...] | None:
+    """The ranges that stand for the axes of rows in all these accesses; None where one leaves its
+    row."""
+    found: set[tuple[UOp, ...]] = set()
+    for access in accesses:
+        if len(access.src) > (1 if access.op is Ops.LOAD else 2):
+            return None
+        offset = access.src[0].src[1]
+        by_step = {c: a for a, c in reversed(linear(offset)[1]) if a.op is Ops.RANGE}
+        mine = [by_step.get(s) for s in rows.strides(width)]
+        for r, n in zip(mine, rows.lengths, strict=True):
+            if r is None or r in reduced or r.src[1].arg != n:
+                return None
+        ranges = tuple(r for r in mine if r is not None)
+        rest = within(offset, ranges, rows.strides(width))
+        if rest.lo is None or rest.hi is None or rest.lo < 0 or rest.hi >= width:
+            return None
+        found.add(ranges)
+    return found.pop() if len(found) == 1 else None
+
+
+def within(offset: UOp, ranges: Sequence[UOp], strides: Sequence[int]) -> UOp:
+    """The place within a row."""
+    for r, step in zip(ranges, strides, strict=True):
+        offset = offset - r * step
+    return offset
+
+
+# ---- which kernels
+
+
+@dataclass(slots=True)
+class Chain:
+    """Kernels by position with the ranges of their rows, and the width of each value between."""
+
+    rows: Rows
+    members: dict[int, tuple[UOp, ...]] = field(default_factory=dict)
+    inner: dict[UOp, int] = field(default_factory=dict)
+
+
+class _Search:
+    def __init__(self, facts: Sequence[Facts], kept: set[UOp]) -> None:
+        self.facts, self.kept = facts, kept
+        self.readers: dict[UOp, list[int]] = {}
+        self.writers: dict[UOp, list[int]] = {}
+        for at, one in enumerate(facts):
+            for leaf in one.loads:
+                self.readers.setdefault(leaf, []).append(at)
+            for leaf in one.stores:
+                self.writers.setdefault(leaf, []).append(at)
+
+    def chain(self, first: int, leaf: UOp) -> Chain | None:
+        """The chain around a wide value; None if there is none or it does not pay."""
+        facts = self.facts[first]
+        rows = rows_of(facts.stores[leaf][0]) if len(facts.stores[leaf]) == 1 else None
+        if rows is None or rows.width > WIDEST or not self._pays(facts, leaf):
+            return None
+        chain = Chain(rows)
+        waiting = [(leaf, rows.width)]
+        while waiting:
+            value, width = waiting.pop()
+            if value in chain.inner:
+                continue
+            joined = self._joined(chain, value, width)
+            if joined is None:
+                if value is leaf:
+                    return None
+                continue
+            chain.inner[value] = width
+            chain.members.update(joined)
+            waiting += [(w, rows.width) for at in joined for w in self._wide_beside(chain, at)]
+        self._keep_numbers(chain)
+        return chain if self._legal(chain) else None
+
+    def _pays(self, facts: Facts, leaf: UOp) -> bool:
+        """Does this product give more than any of its factors has?"""
+        return facts.product and all(size(leaf.shape) > size(r.shape) for r in facts.loads)
+
+    def _joined(self, chain: Chain, value: UOp, width: int) -> dict[int, tuple[UOp, ...]] | None:
+        """Writer and readers of a value between kernels with their rows; None where it cannot be
+        one."""
+        writers, readers = self.writers.get(value, []), self.readers.get(value, [])
+        if value in self.kept or len(writers) != 1 or not readers or writers[0] in readers:
+            return None
+        found: dict[int, tuple[UOp, ...]] = {}
+        for at in (*writers, *readers):
+            facts = self.facts[at]
+            table = facts.stores if at in writers else facts.loads
+            mine = row_ranges(table[value], chain.rows, width, facts.reduced)
+            if not facts.plain or mine is None or chain.members.get(at, mine) != mine:
+                return None
+            if any(not set(mine) <= ranges_of(s.src[0]) for s in facts.kernel.sink.src):
+                return None
+            found[at] = mine
+        return found
+
+    def _wide_beside(self, chain: Chain, at: int) -> list[UOp]:
+        """Other values of a new member that are as wide."""
+        facts = self.facts[at]
+        wide = size(chain.rows.lengths) * chain.rows.width
+        read = (leaf for leaf in facts.loads if leaf in self.writers)
+        return [leaf for leaf in (*facts.stores, *read) if size(leaf.shape) == wide]
+
+    def _keep_numbers(self, chain: Chain) -> None:
+        """A number for each row, that only members read, stays inside too."""
+        for at in tuple(chain.members):
+            for leaf in self.facts[at].stores:
+                readers = self.readers.get(leaf, [])
+                if size(leaf.shape) == size(chain.rows.lengths) and chain.members.keys() >= {
+                    *readers
+                }:
+                    if leaf not in chain.inner and self._joined(chain, leaf, 1) is not None:
+                        chain.inner[leaf] = 1
+
+    def _legal(self, chain: Chain) -> bool:
+        """Does the chain end in a product, and write nothing that it reads?"""
+        facts = [self.facts[at] for at in chain.members]
+        if sum(f.product for f in facts) < 2:
+            return False
+        written = {leaf for f in facts for leaf in f.stores if leaf not in chain.inner}
+        read = {leaf for f in facts for leaf in f.loads if leaf not in chain.inner}
+        devices = {f.kernel.device for f in facts}
+        if written & read or len(devices) > 1 or len(written | read) > MOST_BUFFERS:
+            return False
+        return all(len(self.writers[leaf]) == 1 for leaf in written)
+
+
+def chained(items: Sequence[Item], kept: Iterable[UOp]) -> list[Item]:
+    """`items` with chains merged; `kept` are the buffers that somebody reads afterwards."""
+    facts, wanted = [facts_of(i) for i in items], set(kept)
+    seen: set[UOp] = set()
+    while True:
+        found = next(_chains(_Search(facts, wanted), seen), None)
+        if found is None:
+            return [f.item for f in facts]
+        facts = found
+
+
+def _chains(search: _Search, seen: set[UOp]) -> Iterator[list[Facts]]:
+    """The kernels with one chain merged, for each that there is."""
+    for at, facts in enumerate(search.facts):
+        for leaf in facts.stores if facts.plain and facts.product else ():
+            if leaf not in seen:
+                seen.add(leaf)
+                chain = search.chain(at, leaf)
+                made = None if chain is None else _placed(search, chain)
+                if made is not None:
+                    yield made
+
+
+def _placed(search: _Search, chain: Chain) -> list[Facts] | None:
+    """The kernels with the chain as one: what needs it after it, everything else before. None where
+    that would change what somebody reads."""
+    members, facts = sorted(chain.members), search.facts
+    first, last = members[0], members[-1]
+    tainted = {leaf for at in members for leaf in facts[at].stores}
+    before: list[int] = []
+    after: list[int] = []
+    for at in (i for i in range(first, last + 1) if i not in chain.members):
+        mine = facts[at]
+        late = not tainted.isdisjoint(mine.touched)
+        passed = (
+            [m for m in members if m > at] if late else [m for m in (*members, *after) if m < at]
+        )
+        if any(_clash(mine, facts[m]) for m in passed):
+            return None
+        (after if late else before).append(at)
+        if late:
+            tainted.update(mine.stores)
+    merged = _merged([facts[at] for at in members], [chain.members[at] for at in members], chain)
+    middle = [*(facts[i] for i in before), facts_of(merged), *(facts[i] for i in after)]
+    return [*facts[:first], *middle, *facts[last + 1 :]]
+
+
+def _clash(a: Facts, b: Facts) -> bool:
+    """Does one write what the other reads or writes?"""
+    return not (a.stores.keys().isdisjoint(b.touched) and b.stores.keys().isdisjoint(a.touched))
+
+
+# ---- the kernel
+
+
+def _merged(facts: Sequence[Facts], rows: Sequence[tuple[UOp, ...]], chain: Chain) -> KernelItem:
+    writer = _Writer(chain)
+    stores = [s for f, r in zip(facts, rows, strict=True) for s in writer.member(f, r)]
+    sink = UOp(Ops.SINK, dtypes.void, tuple(stores))
+    variables = tuple(dict.fromkeys(v for f in facts for v in f.kernel.variables))
+    return KernelItem(sink, tuple(writer.buffers), facts[0].kernel.device, variables)
+
+
+class _Writer:
+    """Writes the members of a chain into one kernel, with ranges of their own inside the rows'."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        lengths = chain.rows.lengths
+        self.rows = tuple(UOp.range(0, n, i, "loop") for i, n in enumerate(lengths))
+        self.number = len(lengths)
+        self.buffers: dict[UOp, int] = {}
+        self.idents: dict[UOp, int] = {}  # numbers of LOCALs
+        self.kept: dict[UOp, UOp] = {}  # value between kernels -> its LOCAL after the store
+
+    def member(self, facts: Facts, rows: Sequence[UOp]) -> list[UOp]:
+        """The stores to outputs of one kernel; those to values between go into `kept`."""
+        item = facts.kernel
+        new: dict[UOp, UOp] = dict(zip(rows, self.rows, strict=True))
+        loops = [n for n in item.sink.toposort() if n.op is Ops.RANGE and n not in new]
+        for loop in sorted(loops, key=lambda r: int(r.arg[0])):
+            new[loop] = UOp.range(loop.src[0], loop.src[1], self.number, loop.arg[1])
+            self.number += 1
+        stores: list[UOp] = []
+        for node in toposort(item.sink.src):
+            if node in new:
+                continue
+            src = tuple(new[s] for s in node.src)
+            if node.op is Ops.PARAM:
+                new[node] = self._param(node, item.buffers[node.arg[0]])
+            elif node.op is Ops.INDEX:
+                new[node] = self._index(node, item, src)
+            else:
+                new[node] = rebuild(node, src)
+            if node.op is Ops.STORE:
+                leaf = item.buffers[node.src[0].src[0].arg[0]]
+                if leaf in self.chain.inner:
+                    self._keep(leaf, new[node])
+                else:
+                    stores.append(new[node])
+        return stores
+
+    def _param(self, node: UOp, leaf: UOp) -> UOp:
+        if leaf in self.kept:
+            return self.kept[leaf]
+        if leaf in self.chain.inner:  # written here
+            ident = self.idents.setdefault(leaf, len(self.idents))
+            return UOp(Ops.LOCAL, node.dtype, (), (self.chain.inner[leaf], "scratch", ident))
+        slot = self.buffers.setdefault(leaf, len(self.buffers))
+        return UOp(Ops.PARAM, node.dtype, (), (slot, node.arg[1]))
+
+    def _index(self, node: UOp, item: KernelItem, src: tuple[UOp, ...]) -> UOp:
+        leaf = item.buffers[node.src[0].arg[0]]
+        base, offset = src
+        if leaf in self.chain.inner:
+            strides = self.chain.rows.strides(self.chain.inner[leaf])
+            offset = within(offset, self.rows, strides)
+        return UOp(Ops.INDEX, node.dtype, (base, offset))
+
+    def _keep(self, leaf: UOp, store: UOp) -> None:
+        loops = sorted(ranges_of(store) - set(self.rows), key=lambda r: int(r.arg[0]))
+        done = store.end(*loops) if loops else store
+        self.kept[leaf] = store.src[0].src[0].after(done)

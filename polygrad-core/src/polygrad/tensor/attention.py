@@ -1,0 +1,142 @@
+"""Attention as a formula, and its gradient: out = exp(s - top) v / total for scores s = c q k',
+where c = 1 / sqrt(width of q).
+
+`top` and `total` are the largest score of each row and the sum of its exponentials, so no matrix of
+weights is ever divided or kept. The gradient needs of the forward pass only `out` and, for each
+row, lse = top + log(total): with p = exp(s - lse) and d = sum(out * g) of each row
+
+    dv = p' g,   ds = p * (g v' - d),   dq = c ds k,   dk = c ds' q
+
+(Dao et al. 2022, "FlashAttention", appendix B). Scores are computed anew, once with a row for each
+query and once with a row for each key, so that every product sums over the rows that it has at
+hand: both are chains of products over blocks of rows, which the scheduler makes one kernel each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from ..gradient_rules import FUNCTIONS
+from ..uop.ops import Ops, UOp, size
+from . import formulas
+from .formulas import function
+from .linalg import matmul
+from .movement import spread, swap
+
+OPTIONS = ("bias", "hidden", "factor")
+
+
+class Inputs(NamedTuple):
+    """Queries (…, M, D), keys (…, T, D) and values (…, T, N) of one wide float dtype and equal
+    batches; scores (…, M, T) get `bias` added, do not count where `hidden`, and weights are
+    multiplied by `factor`."""
+
+    q: UOp
+    k: UOp
+    v: UOp
+    bias: UOp | None = None
+    hidden: UOp | None = None
+    factor: UOp | None = None
+
+    @property
+    def name(self) -> str:
+        given = (o for o, u in zip(OPTIONS, self[3:], strict=True) if u is not None)
+        return ".".join(("attention", *given))
+
+    @property
+    def turned(self) -> Inputs:
+        """The same with a row for each key."""
+        bias, hidden, factor = (None if u is None else swap(u, -1, -2) for u in self[3:])
+        return Inputs(self.k, self.q, self.v, bias, hidden, factor)
+
+    @property
+    def scale(self) -> float:
+        """1 / sqrt(width)"""
+        return float(max(self.q.shape[-1], 1) ** -0.5)
+
+    def scores(self, forward: bool = False) -> UOp:
+        """All (…, M, T) of them. The gradient takes the product first and then its scale, so that
+        its scores are nodes of their own, which nobody keeps for it."""
+        keys = swap(self.k, -1, -2)
+        s = matmul(self.q * self.scale, keys) if forward else matmul(self.q, keys) * self.scale
+        s = s if self.bias is None else s + self.bias
+        return s if self.hidden is None else self.hidden.where(s._with(-formulas.INF), s)
+
+    def weighted(self, weights: UOp) -> UOp:
+        return weights if self.factor is None else weights * self.factor
+
+
+def attend(inputs: Inputs) -> UOp:
+    """The weighted means of the values. A row of which everything is hidden, or -inf in `bias`,
+    gives zeros."""
+    scores = inputs.scores(forward=True)
+    if not size(scores.shape[-1:]):
+        return matmul(scores, inputs.v)
+    axes = (len(scores.shape) - 1,)
+    top = scores.detach().reduce(Ops.MAXIMUM, axes).contiguous()  # two passes read it
+    none = top.eq(-formulas.INF)
+    e = formulas.exp(scores - spread(none.where(top._with(0.0), top), scores.shape, axes))
+    total = e.reduce(Ops.ADD, axes)
+    total = none.where(total._with(1.0), total).contiguous()  # of rows: nobody sums them again
+    raw = matmul(inputs.weighted(e), inputs.v)
+    out = raw / spread(total, raw.shape, axes)
+    lse = none.where(top._with(formulas.INF), top + formulas.log(total))
+    given = (u for u in inputs if u is not None)
+    return function(inputs.name, (out, lse), *given)[0]
+
+
+def _given(node: UOp, options: Sequence[str]) -> Inputs:
+    q, k, v, *rest = node.src[node.arg.total :]
+    return Inputs(q, k, v, **dict(zip(options, rest, strict=True)))
+
+
+def _value(node: UOp, which: int) -> UOp:
+    return UOp(Ops.FUNCTION, node.src[which].dtype, node.src, node.arg._replace(which=which))
+
+
+def _rule(options: Sequence[str]) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
+    def rule(node: UOp, g: UOp) -> Sequence[UOp | None]:
+        inputs, lse = _given(node, options), _value(node, 1)
+        axis = len(lse.shape)
+        weights = formulas.exp(inputs.scores() - _columns(lse, inputs.k))
+        other = inputs.turned
+        weights_of_keys = formulas.exp(other.scores() - _rows(lse, inputs.k))
+        if node.arg.which == 1:  # of lse: its slope at a score is the weight
+            slope, slope_of_keys = (
+                weights * _columns(g, inputs.k),
+                weights_of_keys * _rows(g, inputs.k),
+            )
+            dv = None
+        else:
+            d = (_value(node, 0) * g).reduce(Ops.ADD, (axis,))
+            to_weights = inputs.weighted(matmul(g, swap(inputs.v, -1, -2)))
+            slope = weights * (to_weights - _columns(d, inputs.k))
+            to_weights = other.weighted(matmul(inputs.v, swap(g, -1, -2)))
+            slope_of_keys = weights_of_keys * (to_weights - _rows(d, inputs.k))
+            dv = matmul(other.weighted(weights_of_keys), g)
+        found = {"bias": slope}
+        return [
+            matmul(slope, inputs.k) * inputs.scale,
+            matmul(slope_of_keys, inputs.q) * inputs.scale,
+            dv,
+            *(found.get(o) for o in options),
+        ]
+
+    return rule
+
+
+def _columns(rows: UOp, keys: UOp) -> UOp:
+    """A number for each query, beside every key: (…, M, T)."""
+    return spread(rows, (*rows.shape, keys.shape[-2]), (len(rows.shape),))
+
+
+def _rows(rows: UOp, keys: UOp) -> UOp:
+    """The same as (…, T, M)."""
+    return swap(_columns(rows, keys), -1, -2)
+
+
+for _kept in product((False, True), repeat=len(OPTIONS)):
+    _options = tuple(o for o, keep in zip(OPTIONS, _kept, strict=True) if keep)
+    FUNCTIONS[".".join(("attention", *_options))] = _rule(_options)

@@ -1,0 +1,134 @@
+"""Chains in blocks of rows: what each machine makes of one, looked at without running it, and the
+limits of rows against brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from polygrad import Tensor
+from polygrad import device as devices
+from polygrad.codegen import compile_kernel
+from polygrad.codegen.chain import blocks_of, limits_of
+from polygrad.codegen.chain_stages import is_chain, rows_of, stages_of
+from polygrad.codegen.kernel import substitute
+from polygrad.codegen.limits import bounded
+from polygrad.contract import LinearProgram
+from polygrad.dtype import dtypes
+from polygrad.schedule import schedule
+from polygrad.target import Target
+from polygrad.uop.ops import Ops, UOp
+from polygrad.uop.spec import verify_program
+
+NARROW = replace(devices.get("cpu").target, vector_bytes=32, registers=16)
+WIDE = replace(NARROW, vector_bytes=64, registers=32)
+TARGETS = (NARROW, WIDE, devices.get("interp").target)
+
+
+def chain_of(m: int, t: int, d: int = 4, **options: bool) -> UOp:
+    q, k, v = (Tensor.empty(2, n, d) for n in (m, t, t))
+    out = q.scaled_dot_product_attention(k, v, **options)
+    (sink,) = (i.sink for i in schedule([out.uop], "cpu").items if is_chain(i.sink))
+    return sink
+
+
+def scratch(program: LinearProgram) -> int:
+    return sum(
+        o.arg[0] * o.dtype.itemsize
+        for o in program.ops
+        if o.op is Ops.LOCAL and o.arg[1] == "scratch"
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["narrow", "wide", "interp"])
+@pytest.mark.parametrize("sizes", [(64, 64), (37, 101), (101, 37), (7, 67), (200, 512)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_chain_is_legal_for_every_machine(
+    target: Target, sizes: tuple[int, int], causal: bool
+) -> None:
+    verify_program(compile_kernel(chain_of(*sizes, is_causal=causal), target, "k"), target)
+
+
+def test_what_stages_leave_fits_the_second_cache() -> None:
+    for t in (64, 1000, 4096):
+        program = compile_kernel(chain_of(2048, t), NARROW, "k")
+        assert scratch(program) < NARROW.cache_bytes[1]
+
+
+def test_scores_and_their_exponentials_share_their_memory() -> None:
+    stages = stages_of(chain_of(200, 512))
+    blocks = blocks_of(stages, rows_of(chain_of(200, 512)), NARROW)
+    wide = [s.local for s in stages if s.local is not None and s.column is not None]
+    assert len(wide) == 2
+    assert len({blocks.scratch[u] for u in wide}) == 1
+
+
+def test_only_a_mask_limits_rows() -> None:
+    for causal in (False, True):
+        stages = stages_of(chain_of(200, 512, is_causal=causal))
+        blocks = blocks_of(stages, rows_of(chain_of(200, 512, is_causal=causal)), NARROW)
+        limits = limits_of(stages, blocks, NARROW)
+        assert bool(limits.end) is causal
+        assert not limits.first
+
+
+# ---- limits
+
+
+def effects(keep: UOp, column: UOp, turned: bool) -> tuple[list[UOp], UOp, UOp]:
+    """Scores hidden by a condition on (row, column), and the sum of their exponentials."""
+    score = UOp(Ops.PARAM, dtypes.float32, (), (0, 400))
+    total = UOp(Ops.PARAM, dtypes.float32, (), (1, 20))
+    local = UOp(Ops.LOCAL, dtypes.float32, (), (20, "scratch", 0))
+    again, row = UOp.range(0, 20, 7, "reduce"), UOp.range(0, 20, 0)
+    value = UOp(Ops.INDEX, dtypes.float32, (score, row * 20 + column)).load()
+    hidden = UOp.const(dtypes.float32, -np.inf)
+    masked = keep.where(hidden, value) if turned else keep.where(value, hidden)
+    first = UOp(Ops.INDEX, dtypes.float32, (local, column)).store(masked)
+    read = UOp(Ops.INDEX, dtypes.float32, (local, again)).load()
+    summed = UOp(Ops.REDUCE, dtypes.float32, (UOp.alu(Ops.EXP, read), again), Ops.ADD)
+    return [first, UOp(Ops.INDEX, dtypes.float32, (total, row)).store(summed)], first, again
+
+
+@given(
+    factor=st.sampled_from([1, -1]),
+    slope=st.integers(-2, 2),
+    offset=st.integers(-25, 25),
+    op=st.sampled_from([Ops.CMPLT, Ops.CMPLE]),
+    swapped=st.booleans(),
+    turned=st.booleans(),
+    behind=st.booleans(),
+)
+def test_a_limit_is_where_the_hidden_columns_begin_or_end(
+    factor: int, slope: int, offset: int, op: Ops, swapped: bool, turned: bool, behind: bool
+) -> None:
+    row, column = UOp.range(0, 20, 0), UOp.range(0, 20, 3)
+    sides = (column * factor, row * slope + offset)
+    keep = UOp.alu(op, *(sides[::-1] if swapped else sides))
+    assume(keep.op is not Ops.CONST)
+    stores, first, again = effects(keep, column, turned)
+    found = bounded(stores, {first: column}, behind)
+    compare = np.less if op is Ops.CMPLT else np.less_equal
+    for r in range(20):
+        places = np.arange(-80, 80)
+        a, b = factor * places, np.full(160, slope * r + offset)
+        hidden = (compare(b, a) if swapped else compare(a, b)) == turned
+        limited = hidden[-1] if behind else hidden[0]
+        assert (again in found) == limited
+        assert found.get(column) is found.get(again)
+        if limited:
+            (limit,) = substitute((found[again],), {row: UOp.index(r)})
+            assert hidden.tolist() == [(p >= limit.arg) == behind for p in places]
+
+
+def test_no_limit_where_a_sum_gets_more_than_its_identity() -> None:
+    """exp(0) of what is set to 0 counts."""
+    row, column = UOp.range(0, 20, 0), UOp.range(0, 20, 3)
+    stores, *_ = effects(column <= row, column, turned=False)
+    hidden = UOp.const(dtypes.float32, -np.inf)
+    zeros = tuple(substitute(stores, {hidden: UOp.const(dtypes.float32, 0.0)}))
+    assert bounded(zeros, {zeros[0]: column}, True) == {}

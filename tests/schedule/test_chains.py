@@ -1,0 +1,111 @@
+"""Chains of products over rows: how many kernels there are, and what stays apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polygrad import Tensor
+from polygrad.schedule import KernelItem, Schedule, schedule
+from polygrad.uop.ops import Ops
+
+RNG = np.random.default_rng(17)
+
+
+def data(*shape: int) -> Tensor:
+    return Tensor.zeros(*shape).contiguous().realize()
+
+
+def planned(*tensors: Tensor) -> Schedule:
+    return schedule([t.uop for t in tensors], "cpu")
+
+
+def kept(schedule_: Schedule) -> list[int]:
+    """Rows' values that stay inside, by kernel."""
+    return [
+        len({n for n in item.sink.toposort() if n.op is Ops.LOCAL})
+        for item in schedule_.items
+        if isinstance(item, KernelItem)
+    ]
+
+
+def largest(schedule_: Schedule) -> int:
+    """Elements of the largest buffer that any kernel writes or reads."""
+    return max(
+        int(np.prod(b.shape))
+        for i in schedule_.items
+        if isinstance(i, KernelItem)
+        for b in i.buffers
+    )
+
+
+def attention(m: int, t: int, d: int, **options: bool) -> Tensor:
+    q, k, v = data(2, 3, m, d), data(2, 3, t, d), data(2, 3, t, d)
+    return q.scaled_dot_product_attention(k, v, **options)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_one_kernel_after_its_factors_are_laid_out(causal: bool) -> None:
+    plan = planned(attention(160, 160, 16, is_causal=causal))
+    assert len(plan.items) == 3  # the queries scaled, the keys turned, attention
+    assert kept(plan)[-1] > 0
+    assert largest(plan) == 2 * 3 * 160 * 16
+
+
+def test_attention_under_a_mask_is_one_kernel() -> None:
+    q, k, v, mask = data(4, 50, 8), data(4, 60, 8), data(4, 60, 8), data(50, 60)
+    assert sum(n > 0 for n in kept(planned(q.scaled_dot_product_attention(k, v, mask)))) == 1
+
+
+def test_the_gradient_of_attention_is_a_kernel_over_queries_and_one_over_keys() -> None:
+    x = [data(2, 96, 8).requires_grad_(True) for _ in range(3)]
+    out = x[0].scaled_dot_product_attention(x[1], x[2], is_causal=True)
+    plan = planned(out, *out.gradient(*x, gradient=data(2, 96, 8)))
+    assert sum(n > 0 for n in kept(plan)) == 3
+    assert largest(plan) == 2 * 96 * 8
+
+
+def test_a_few_keys_are_not_worth_a_chain() -> None:
+    """Scores that are no larger than what they are made of stay near the core anyway."""
+    assert not any(kept(planned(attention(16, 16, 64))))
+
+
+def test_scores_that_somebody_wants_are_stored() -> None:
+    q, k, v = data(96, 8), data(8, 96), data(96, 8)
+    scores = q @ k
+    plan = planned(scores.softmax(-1) @ v, scores)
+    assert not any(kept(plan))
+
+
+def test_a_reader_of_other_rows_breaks_a_chain() -> None:
+    q, k, v = data(96, 8), data(8, 96), data(96, 8)
+    scores = q @ k
+    assert not any(kept(planned((scores + scores.flip(0)).exp().contiguous() @ v)))
+
+
+def test_products_of_equal_width_are_no_chain() -> None:
+    x, w, v = data(128, 32), data(32, 32), data(32, 32)
+    assert not any(kept(planned((x @ w).relu() @ v)))
+
+
+def test_a_chain_of_any_functions_of_rows(device: str) -> None:
+    """Nothing in it is about attention."""
+    a, b, c = (RNG.standard_normal(s).astype(np.float32) for s in ((70, 5), (5, 90), (90, 7)))
+    wide = Tensor(a) @ Tensor(b)
+    rows = (wide - wide.mean(-1, keepdim=True)).relu().contiguous()
+    got = (rows @ Tensor(c)) / (1 + rows.sum(-1, keepdim=True))
+    want = a.astype(np.float64) @ b
+    want = np.maximum(want - want.mean(-1, keepdims=True), 0)
+    want = want @ c / (1 + want.sum(-1, keepdims=True))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_chain_reads_may_be_written_afterwards(device: str) -> None:
+    q, k, v = (Tensor(RNG.standard_normal((50, 4))).realize() for _ in range(3))
+    before = q.numpy()
+    out = q.scaled_dot_product_attention(k, v)
+    q.assign(out).realize()
+    scores = before @ k.numpy().T / 2
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(q.numpy(), weights @ v.numpy(), rtol=1e-12)
