@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from polygrad import Tensor
 from polygrad import device as devices
 from polygrad.codegen.kernel import Kernel, canonical, length
@@ -102,3 +105,20 @@ def _verified(program: LinearProgram) -> bool:
         if instr.op in (Ops.RANGE, Ops.IF):
             scopes.append({i})
     return True
+
+
+def test_what_is_read_across_the_vectors_is_read_in_strips() -> None:
+    """A strip of 16 rows is written for each vector, so that cache lines are used up at once."""
+    kernel = chosen(leaf(64, 256).permute((1, 0)).contiguous())
+    assert [length(r) for r in kernel.order] == [16, 4, 16, 16]
+    assert kernel.kind(kernel.order[0]) == "grid"
+
+
+@pytest.mark.parametrize("shape", [(64, 256), (37, 65), (100, 33), (3, 50, 70), (17, 129)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+def test_transposes_of_every_size_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    y = np.arange(np.prod(shape))[::-1].reshape(shape).astype(dtype)
+    a, b = Tensor(x, device="cpu"), Tensor(y.swapaxes(-1, -2).copy(), device="cpu")
+    np.testing.assert_array_equal(a.transpose(-1, -2).contiguous().numpy(), x.swapaxes(-1, -2))
+    np.testing.assert_array_equal((a.transpose(-1, -2) + b).numpy(), (x + y).swapaxes(-1, -2))

