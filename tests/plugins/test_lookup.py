@@ -401,7 +401,7 @@ def test_a_better_device_that_is_broken_is_worth_one_warning(install) -> None:
     (warning,) = caught
     assert str(warning.message) == (
         "using 'interp': 'acme' is installed but failed (libacme.so.3 not found)."
-        " POLY_DEV=interp silences this; polygrad devices -v shows all."
+        " POLY_DEV=interp silences this; polygrad doctor explains it."
     )
     assert warning.filename == __file__
 
@@ -413,7 +413,7 @@ def test_strict_makes_that_warning_an_error(install) -> None:
             device.default()
     assert text(error) == (
         "'acme' is installed but failed (libacme.so.3 not found). POLY_STRICT=1 allows no fallback"
-        " to 'interp'; POLY_DEV=interp chooses it. See: polygrad devices -v"
+        " to 'interp'; POLY_DEV=interp chooses it. See: polygrad doctor"
     )
 
 

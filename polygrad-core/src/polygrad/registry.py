@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from . import plugin, settings
 from .errors import (
     DeviceUnavailable,
+    PluginApiDeprecated,
     PluginConflict,
     PluginError,
     PluginIncompatible,
@@ -30,7 +31,9 @@ from .errors import (
     SettingError,
     did_you_mean,
     one,
+    shown,
     told,
+    user_level,
 )
 from .plugin import Descriptor, DevicePlugin, FormatPlugin, ModelPlugin
 
@@ -75,7 +78,7 @@ class Record:
     version: str
     load: Callable[[], Any]
     state: str = "found"
-    descriptor: Descriptor | None = None
+    descriptor: Descriptor | Any = None  # of a plugin with hooks: the module or object
     load_ms: float = 0.0
     failure: tuple[type[PolygradError], str, BaseException | None] | None = None
     probe: plugin.Probe | None = field(default=None)  # kept by the device room
@@ -280,10 +283,30 @@ def _check(record: Record, found: Any) -> None:
             PluginInvalid,
             f"{record.value} calls itself {name!r}, its entry point says {record.name!r}.",
         )
+    elif not _is_version(api):
+        record.fail(
+            "invalid",
+            PluginInvalid,
+            f"{record.value} says api={shown(api)}, expected two integers, as {plugin.API}.",
+        )
     elif not _supported(api):
         record.fail("incompatible", PluginIncompatible, _incompatible(record, api))
     else:
-        record.state, record.descriptor = "loaded", cast(Descriptor, found)
+        record.state, record.descriptor = "loaded", found
+        if api[0] < plugin.API[0]:
+            import warnings
+
+            warnings.warn(
+                f"{record.package} uses plugin API {api[0]}.{api[1]}, which a later {CORE} will not"
+                f" offer; this one offers {plugin.API[0]}.{plugin.API[1]} as well. Ask its authors"
+                " for a newer release.",
+                PluginApiDeprecated,
+                stacklevel=user_level(),
+            )
+
+
+def _is_version(api: Any) -> bool:
+    return isinstance(api, tuple) and len(api) == 2 and all(type(part) is int for part in api)
 
 
 def _supported(api: tuple[int, int]) -> bool:
