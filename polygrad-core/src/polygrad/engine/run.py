@@ -26,6 +26,7 @@ from .versions import passing, with_readers
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
 CODE_SETTINGS = (
     "POLY_FUSION",
+    "POLY_KERNELS",
     "TIMING",
     "BEAM",
     "POLY_TUNED",

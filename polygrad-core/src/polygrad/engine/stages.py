@@ -22,7 +22,7 @@ from ..plugin import Device
 from ..schedule import CopyItem, KernelItem, Schedule
 from ..uop.ops import UOp
 from ..uop.sizes import capacity
-from . import kernels
+from . import kernels, pieces
 from .counters import Counters
 from .memory import Access, Lifetime, dependencies, place
 from .runtime import Runtime
@@ -47,6 +47,7 @@ class PlanStage:
     `variables` are positions in the routine's variables."""
 
     __slots__ = (
+        "__weakref__",
         "device",
         "executable",
         "externals",
@@ -378,13 +379,13 @@ def _timed(executable: Any, device: Device, counters: Counters) -> Any:
 def _prepared(stage: PlanStage, arena: Any) -> Any:
     device = stage.device
     try:
-        return device.prepare(stage.plan, stage.programs, arena)
+        return pieces.prepare(stage, arena)
     except DeviceMemoryError:
         raise
     except MemoryError:
         pool(device.name).trim()
     try:
-        return device.prepare(stage.plan, stage.programs, arena)
+        return pieces.prepare(stage, arena)
     except MemoryError as error:
         raise DeviceMemoryError(
             f"device {device.name!r} has no memory left for {len(stage.plan.steps)} steps."
