@@ -306,7 +306,7 @@ class isolated_hook:
 
 
 def test_rules_of_a_plugin_change_kernels_while_it_is_there(device) -> None:
-    """Sines become cosines: visible, and gone with the plugin."""
+    """A wrong rule shows, and is gone with its plugin."""
     rules = Rules()
     asked = []
 
@@ -325,9 +325,9 @@ def test_rules_of_a_plugin_change_kernels_while_it_is_there(device) -> None:
 
     assert sine(3) == pytest.approx([0.841471] * 3)
     with isolated_hook(Plugin()):
-        assert sine(5) == [0.5] * 5
+        assert sine(3) == [0.5] * 3
         assert sine(6) == [0.5] * 6
-    assert sine(7) == pytest.approx([0.841471] * 7)
+    assert sine(6) == pytest.approx([0.841471] * 6)
     assert asked == [("kernel", device)]
 
 

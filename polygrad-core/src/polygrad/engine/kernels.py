@@ -49,7 +49,7 @@ class Kernels:
         self.lock = threading.RLock()
         self.known: OrderedDict[Wanted, Kernel] = OrderedDict()
         self.judged: OrderedDict[UOp, Kernel] = OrderedDict()  # with POLY_KERNELS=provider
-        self.judges: Any = None  # the plugins that were there
+        self.judges = hooks.epoch  # which plugins were there
 
     @property
     def device(self) -> Device:
@@ -93,9 +93,8 @@ class Kernels:
         """Where plugins offer other programs, the best; found once while the same are there."""
         from . import providers
 
-        there = hooks.current()
-        if self.judges is not there:
-            self.judges, self.judged = there, OrderedDict()
+        if self.judges != hooks.epoch:
+            self.judges, self.judged = hooks.epoch, OrderedDict()
         if sink not in self.judged:
             self.judged[sink] = Kernel(*providers.best(self.device, sink, *own, self._load))
             while len(self.judged) > CAPACITY:

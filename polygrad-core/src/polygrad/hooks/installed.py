@@ -30,11 +30,16 @@ if TYPE_CHECKING:
 # Plugins of the core's own: name -> (the setting that switches it on, where it is).
 BUILTIN = {"trace": ("POLY_TRACE", "polygrad.hooks.trace:from_settings")}
 
+# Hooks that decide which code is made.
+CODE = ("polygrad_rewrite_rules", "polygrad_provide_kernel")
+epoch = 0  # changes when plugins with such hooks come or go
+
 _lock = threading.RLock()
 _given: dict[str, Any] = {}  # registered in code
 _built: tuple[Any, Hooks | None] | None = None  # the state it was built for, and what was built
 _building = False
 _listeners: list[Callable[[], None]] = []
+_wrote = False  # whether there were such hooks at the last change
 
 
 def listen(changed: Callable[[], None]) -> None:
@@ -43,6 +48,12 @@ def listen(changed: Callable[[], None]) -> None:
 
 
 def _changed() -> None:
+    global epoch, _wrote
+    hooks = _built[1] if _built is not None else None
+    writes = hooks is not None and any(map(hooks.has, CODE))
+    if writes or _wrote:
+        epoch += 1
+    _wrote = writes
     for listener in _listeners:
         listener()
 

@@ -1,0 +1,256 @@
+"""Programs from a plugin: used if right and faster, refused with a message if wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import struct
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from polygrad import Context, Tensor, errors, hooks
+from polygrad.engine import providers
+from polygrad.hooks import hookimpl
+
+M, K, N = 12, 20, 8  # no other test multiplies these
+
+
+def array(handle, shape) -> np.ndarray:
+    """A numpy view of a float32 handle of interp's or cpu's."""
+    memory = getattr(handle, "memory", None)
+    if memory is None:
+        memory = (ctypes.c_char * handle.nbytes).from_address(handle.address)
+    count = int(np.prod(shape))
+    return np.frombuffer(memory, dtype=np.float32)[:count].reshape(shape)
+
+
+class Provider:
+    """Multiplies (M, K) by (K, N) in numpy, where it recognises that by its params."""
+
+    def __init__(self, spoil=None) -> None:
+        self.asked = self.launched = 0
+        self.spoil = spoil
+
+    @hookimpl
+    def polygrad_provide_kernel(self, kernel):
+        sizes = [p.size for p in kernel.program.params]
+        if sorted(sizes) != sorted([M * N, M * K, K * N]):
+            return None
+        self.asked += 1
+        places = [sizes.index(size) for size in (M * N, M * K, K * N)]
+
+        def matmul(*handles, grid=(), scalars=(), wait=False):
+            self.launched += 1
+            out, a, b = (handles[place] for place in places)
+            result = array(out, (M, N))
+            result[:] = array(a, (M, K)) @ array(b, (K, N))
+            if self.spoil is not None:
+                self.spoil(result, array(a, (M, K)))
+
+        return matmul
+
+
+@pytest.fixture
+def offered():
+    names = []
+
+    def offer(provider, name="vendor"):
+        hooks.register(provider, name)
+        names.append(name)
+        return provider
+
+    yield offer
+    for name in names:
+        hooks.unregister(name)
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """`pretend(True)`: an offer is always faster."""
+
+    def pretend(faster: bool) -> None:
+        monkeypatch.setattr(providers.Trial, "is_faster", lambda *_: faster)
+
+    return pretend
+
+
+def product(rng) -> tuple[np.ndarray, np.ndarray]:
+    a, b = rng.normal(size=(M, K)).astype("f"), rng.normal(size=(K, N)).astype("f")
+    return (Tensor(a) @ Tensor(b)).numpy(), a.astype("d") @ b.astype("d")
+
+
+def test_nobody_is_asked_unless_the_setting_says_so(device, rng, offered) -> None:
+    provider = offered(Provider())
+    product(rng)
+    assert provider.asked == 0
+
+
+def test_a_right_and_faster_program_is_used(device, rng, offered, pretend) -> None:
+    pretend(True)
+    provider = offered(Provider())
+    with Context(POLY_KERNELS="provider"):
+        found, expected = product(rng)
+        tried = provider.launched
+        product(rng)
+    assert np.allclose(found, expected, atol=1e-5)
+    assert provider.asked == 1  # once per kernel
+    assert tried >= 2 and provider.launched == tried + 1
+    product(rng)  # without the setting: the compiler's own
+    assert provider.launched == tried + 1
+
+
+def test_the_reference_device_is_slower_than_numpy(rng, offered) -> None:
+    """Nothing is pretended here."""
+    provider = offered(Provider())
+    with Context(POLY_DEV="interp", POLY_INTERP_NUMPY=0, POLY_KERNELS="provider"):
+        product(rng)
+        tried = provider.launched
+        product(rng)
+    assert provider.launched == tried + 1
+
+
+def test_a_slower_program_is_not_used(device, rng, offered, caplog) -> None:
+    import time
+
+    provider = offered(Provider(spoil=lambda *_: time.sleep(0.05)))
+    with Context(POLY_KERNELS="provider"), caplog.at_level(logging.INFO, "polygrad.compile"):
+        product(rng)
+        tried = provider.launched
+        found, expected = product(rng)
+    assert np.allclose(found, expected, atol=1e-5)
+    assert provider.launched == tried > 1
+    assert [r.getMessage().partition(": ")[2] for r in caplog.records] == [
+        "the program of vendor is slower and not used"
+    ]
+
+
+def first_wrong(result, _) -> None:
+    result[0, 3] += 0.01
+
+
+def spoils_its_input(result, a) -> None:
+    a[0, 0] = 0
+
+
+def raises(result, _) -> None:
+    raise OSError("no licence")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (first_wrong, "on random data it gives "),
+        (spoils_its_input, "it writes to param "),
+        (raises, "it raised OSError: no licence."),
+    ],
+)
+def test_a_wrong_program_is_refused_with_a_message(
+    device, rng, offered, pretend, spoil, reason
+) -> None:
+    pretend(True)
+    provider = offered(Provider(spoil))
+    with Context(POLY_KERNELS="provider"):
+        with pytest.warns(errors.PluginWarning) as caught:
+            found, expected = product(rng)
+        launched = provider.launched
+        again, right = product(rng)
+    assert np.allclose(found, expected, atol=1e-5) and np.allclose(again, right, atol=1e-5)
+    assert provider.launched == launched
+    (message,) = [str(w.message) for w in caught]
+    head, _, rest = message.partition(" is not used: ")
+    assert head.startswith("the program that 'vendor' (registered) offers for k_")
+    assert rest.startswith(reason)
+    assert rest.endswith(" Disable: POLY_PLUGINS=-vendor")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [(lambda k: 5, "it is int, neither a LinearProgram nor callable"),
+     (lambda k: replace(k.program, params=k.program.params[:1]), "its params are not those of"),
+     (lambda k: replace(k.program, ops=k.program.ops[1:]), "k_")],
+)  # fmt: skip
+def test_an_offer_that_is_no_program_is_refused(device, rng, offered, answer, message) -> None:
+    class Odd:
+        @hookimpl
+        def polygrad_provide_kernel(self, kernel):
+            return answer(kernel)
+
+    offered(Odd())
+    with Context(POLY_KERNELS="provider", POLY_CACHE=0):
+        with pytest.warns(errors.PluginWarning, match=message):
+            x = Tensor(rng.normal(size=(3, 29)).astype("f"))
+            assert np.allclose((x * 5).numpy(), x.numpy() * 5)
+
+
+def test_a_linear_program_may_take_the_place_of_the_compilers(
+    device, rng, offered, pretend
+) -> None:
+    """Another order of the same loops would be an offer; here it is the very program."""
+    pretend(True)
+
+    class Same:
+        given = 0
+
+        @hookimpl
+        def polygrad_provide_kernel(self, kernel):
+            Same.given += bool(kernel.program.ops)
+            return kernel.program if kernel.program.ops else None
+
+    offered(Same())
+    with Context(POLY_KERNELS="provider", POLY_CACHE=0):
+        x = rng.normal(size=(3, 31)).astype("f")
+        assert np.allclose((Tensor(x) * 7).numpy(), x * 7)
+    assert Same.given
+
+
+def test_a_provider_that_fails_is_unplugged(device, rng, offered) -> None:
+    class Failing:
+        @hookimpl
+        def polygrad_provide_kernel(self, kernel):
+            raise SystemExit(1)
+
+    offered(Failing(), "failing")
+    with Context(POLY_KERNELS="provider"):
+        with pytest.warns(errors.PluginWarning, match="polygrad_provide_kernel of 'failing'"):
+            product(rng)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            (Tensor([3.0] * 37) * 2).tolist()
+
+
+def test_random_numbers_of_every_dtype_fill_a_param() -> None:
+    import random
+
+    from polygrad.contract import Param
+    from polygrad.dtype import TENSOR_DTYPES, dtypes, unpack
+
+    for dtype in TENSOR_DTYPES.values():
+        if dtype is dtypes.bool:
+            continue  # bytes in memory
+        data = providers._bytes(Param(0, dtype, 9000, "r"), random.Random(1))
+        numbers = unpack(dtype, data)
+        assert len(numbers) == 9000 and len(set(numbers)) > 1
+        assert all(abs(n) <= 8 for n in numbers)
+    assert providers._bytes(Param(0, dtypes.float32, 2, "w"), random.Random(1)) == b"\xff" * 8
+    assert providers._bytes(Param(0, dtypes.float32, 0, "r"), random.Random(1)) == b""
+
+
+def test_floats_may_differ_by_rounding_and_integers_by_nothing() -> None:
+    from polygrad.contract import Param
+    from polygrad.dtype import dtypes
+
+    def agree(dtype, a, b) -> None:
+        code = dtype.format
+        pair = [memoryview(struct.pack(f"<{len(x)}{code}", *x)) for x in (a, b)]
+        providers._agree(0, Param(0, dtype, len(a), "w"), *pair)
+
+    nan, inf = float("nan"), float("inf")
+    agree(dtypes.float32, [1.0, nan, inf, 1e-9], [1.0 + 1e-6, nan, inf, -1e-9])
+    for wrong in ([1.001, 0.0], [nan, 0.0], [inf, 0.0]):
+        with pytest.raises(providers.Refused):
+            agree(dtypes.float32, [1.0, 0.0], wrong)
+    with pytest.raises(providers.Refused, match="gives 3 at element 1 of param 0, not 2"):
+        agree(dtypes.int32, [1, 2], [1, 3])
