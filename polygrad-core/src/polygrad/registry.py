@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import plugin, settings
 from .errors import (
@@ -36,6 +36,9 @@ from .errors import (
     user_level,
 )
 from .plugin import Descriptor, DevicePlugin, FormatPlugin, ModelPlugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
 
 DEVICES, FORMATS, MODELS, PLUGINS = GROUPS = (
     "polygrad.devices",
@@ -332,20 +335,53 @@ REGISTERED = "registered"  # stands for the distribution of a descriptor given t
 
 def _from_entry_points() -> Snapshot:
     """One query for all groups (a query costs 10 ms where 300 distributions are installed)."""
-    from importlib.metadata import entry_points
-
     found: Snapshot = {}
-    every = entry_points()
+    every = _entry_points()
     for group in GROUPS:
-        for entry in sorted(every.select(group=group), key=lambda e: (e.name, e.value)):
-            dist = entry.dist
-            label = ("?", "") if dist is None else (dist.name, dist.version)
-            record = Record(group, entry.name, entry.value, *label, entry.load)
+        some = (entry for entry in every if entry.group == group)
+        for entry in sorted(some, key=lambda e: (e.name, e.value)):
+            record = Record(group, entry.name, entry.value, *label(entry.dist), entry.load)
             rivals = found.setdefault((group, entry.name), [])
             # The same distribution seen twice (an .egg-info beside a .dist-info) is one.
             if not any((r.dist, r.value) == (record.dist, record.value) for r in rivals):
                 rivals.append(record)
     return found
+
+
+unreadable: dict[str, str] = {}  # distribution -> why its entry points cannot be read
+
+
+def _entry_points() -> Sequence[EntryPoint]:
+    """Of all distributions but those whose metadata cannot be read, which one query would fail of;
+    they are noted, for `polygrad doctor`."""
+    from importlib.metadata import distributions, entry_points
+
+    unreadable.clear()
+    try:
+        every = entry_points()  # one pass over all distributions, whatever the groups
+        return [e for group in GROUPS for e in every.select(group=group)]
+    except Exception:  # noqa: BLE001 - whatever is wrong with them, it is one distribution's
+        return [e for dist in distributions() for e in entry_points_of(dist)]
+
+
+def entry_points_of(dist: Distribution) -> Sequence[EntryPoint]:
+    try:
+        return list(dist.entry_points)
+    except Exception as error:  # noqa: BLE001 - a stranger's file
+        unreadable[str(getattr(dist, "_path", dist))] = told(error)
+        return ()
+
+
+def label(dist: Distribution | None) -> tuple[str, str]:
+    """(name, version), where metadata cannot be read as the folder's name has them."""
+    if dist is None:
+        return "?", ""
+    try:
+        return dist.name, dist.version
+    except Exception:  # noqa: BLE001 - a stranger's file
+        folder = str(getattr(dist, "_path", "?")).replace("\\", "/").rpartition("/")[2]
+        name, _, version = folder.rpartition(".")[0].partition("-")
+        return name.replace("_", "-"), version
 
 
 def _with_registered(found: Snapshot) -> Snapshot:

@@ -29,14 +29,14 @@ def ours() -> list[Dist]:
     found: list[Dist] = []
     seen: set[str] = set()
     for each in distributions():
-        name = each.metadata["Name"]
-        if not isinstance(name, str) or not (_is_ours(name) or _is_plugin(each)):
-            continue  # metadata without a name are some other package's trouble
+        name, version = registry.label(each)
+        if not name or not (_is_ours(name) or _is_plugin(each)):
+            continue
         key = name.lower().replace("_", "-")
         found.append(
             Dist(
                 name,
-                each.version or "",
+                version,
                 _origin(each),
                 str(getattr(each, "_path", "")),
                 key in seen,
@@ -52,7 +52,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_plugin(each: Distribution) -> bool:
-    return any(entry.group in registry.GROUPS for entry in each.entry_points)
+    return any(entry.group in registry.GROUPS for entry in registry.entry_points_of(each))
 
 
 def _origin(each: Distribution) -> str:

@@ -100,6 +100,10 @@ def _packages() -> Iterator[Found]:
 
 
 def _plugins() -> Iterator[Found]:
+    registry.snapshot()
+    for where, reason in registry.unreadable.items():
+        detail = f"its entry points cannot be read: {reason}"
+        yield Found(f"package in {where}", False, detail, "uninstall it, or remove that folder")
     for row in plugins.rows():
         if row["state"] not in plugins.FINE:
             kind = registry.KINDS[row["group"]][0]
