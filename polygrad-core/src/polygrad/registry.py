@@ -110,7 +110,7 @@ class Record:
 
 
 Snapshot = dict[tuple[str, str], list[Record]]
-_lock = threading.RLock()
+lock = threading.RLock()  # around snapshot and load, and around what is made of them
 _snapshot: Snapshot | None = None
 _generation = 0
 
@@ -118,7 +118,7 @@ _generation = 0
 def snapshot() -> Snapshot:
     """All records by (group, name), names sorted; made once, made anew after `refresh`."""
     global _snapshot
-    with _lock:
+    with lock:
         if _snapshot is None:
             _register_static_module()
             _snapshot = _with_registered(_from_entry_points())
@@ -132,7 +132,7 @@ def refresh() -> None:
 
 def _replace(new: Snapshot | None) -> None:
     global _snapshot, _generation
-    with _lock:
+    with lock:
         _snapshot = new
         _generation += 1
 
@@ -188,7 +188,7 @@ def check_names() -> None:
 
 def find(group: str, name: str) -> Record | None:
     """The loaded record of a name, or None when nobody offers it; raises why it cannot load."""
-    with _lock:
+    with lock:
         candidates = snapshot().get((group, name), [])
         if not candidates:
             return None

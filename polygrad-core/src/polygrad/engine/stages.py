@@ -353,15 +353,16 @@ def ready(stage: PlanStage, runtime: Runtime) -> Any:
     device, plan = stage.device, stage.plan
     if not devices.is_open(device) and devices.get(device.name) is not device:
         raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
-    if not plan.arena_bytes and stage.executable is not None:
-        return stage.executable
+    made = stage.executable  # read once: plugins that come or go take it away
+    if made is not None and not plan.arena_bytes:
+        return made
     arena = runtime.arena(device)
     arena.reserve(plan.arena_bytes)
-    if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
+    if made is None or (plan.arena_bytes and stage.generation != arena.generation):
         made = _prepared(stage, arena.handle if plan.arena_bytes else None)
-        stage.executable = _timed(made, device, runtime.counters) if stage.timed else made
-        stage.generation = arena.generation
-    return stage.executable
+        made = _timed(made, device, runtime.counters) if stage.timed else made
+        stage.executable, stage.generation = made, arena.generation
+    return made
 
 
 def _timed(executable: Any, device: Device, counters: Counters) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry, settings
 from ..errors import ArgumentError, PluginWarning, PolygradError, public, user_level
-from ..registry import PLUGINS, REGISTERED, Record
+from ..registry import PLUGINS, REGISTERED, Record, lock
 
 if TYPE_CHECKING:
     from ..contract import LinearProgram
@@ -34,7 +33,6 @@ BUILTIN = {"trace": ("POLY_TRACE", "polygrad.hooks.trace:from_settings")}
 CODE = ("polygrad_rewrite_rules", "polygrad_provide_kernel")
 epoch = 0  # changes when plugins with such hooks come or go
 
-_lock = threading.RLock()
 _given: dict[str, Any] = {}  # registered in code
 _built: tuple[Any, Hooks | None] | None = None  # the state it was built for, and what was built
 _building = False
@@ -64,7 +62,7 @@ def register(plugin: Any, name: str) -> None:
 
     Raises PluginInvalid for a function that is no hook, ArgumentError for a name that is taken.
     """
-    with _lock:
+    with lock:
         hooks = current()
         if name in _given or (hooks is not None and name in hooks.records):
             raise ArgumentError(f"a plugin named {name!r} is registered already.")
@@ -78,7 +76,7 @@ def register(plugin: Any, name: str) -> None:
 @public
 def unregister(name: str) -> None:
     """Take out what `register` plugged in. Raises ArgumentError if there is no such plugin."""
-    with _lock:
+    with lock:
         hooks = current()
         if _given.pop(name, None) is None:
             raise ArgumentError(f"no plugin named {name!r} was registered.")
@@ -90,7 +88,7 @@ def unregister(name: str) -> None:
 @contextmanager
 def isolated() -> Iterator[None]:
     """Nothing registered in code is plugged in inside the block."""
-    with _lock:
+    with lock:
         before = dict(_given)
         _given.clear()
     try:
@@ -106,7 +104,7 @@ def current() -> Hooks | None:
     built = _built
     if built is not None and built[0] == _state():
         return built[1]
-    with _lock:
+    with lock:
         if _building:
             return None  # a plugin that uses polygrad while it is loaded
         if _built is None or _built[0] != _state():
