@@ -64,7 +64,12 @@ def test_a_row_says_how_far_each_candidate_comes(capsys, here) -> None:
     here("two-npu", name="both")
     here("evil-pkg", name="cuda")
     here("off-npu", name="off")
-    here("odd-hooks", name="odd", code="hooks = 5", group="polygrad.plugins", attribute="hooks")
+    here("odd-hooks", name="odd", group="polygrad.plugins", attribute="hooks", code=(
+        "from polygrad.hooks import hookimpl\n"
+        "class hooks:\n"
+        "    @staticmethod\n"
+        "    @hookimpl\n"
+        "    def polygrad_reprot(): ...\n"))  # fmt: skip
     with Context(POLY_PLUGINS="-off"):
         rows = printed(capsys, "plugins", status=1)["plugins"]
     assert {(r["name"], r["dist"]): r["state"] for r in rows} == {
@@ -76,7 +81,7 @@ def test_a_row_says_how_far_each_candidate_comes(capsys, here) -> None:
         ("cuda", "evil-pkg"): "refused",
         ("interp", "polygrad-core"): "loaded",
         ("new", "new-npu"): "incompatible",
-        ("odd", "odd-hooks"): "loaded",
+        ("odd", "odd-hooks"): "invalid",
         ("off", "off-npu"): "blocked",
     }
     reasons = {r["name"]: r["reason"] for r in rows}

@@ -56,6 +56,25 @@ def test_a_process_that_is_killed_leaves_what_it_wrote(tmp_path) -> None:
     assert lines and all(json.loads(line.rstrip(","))["ph"] == "X" for line in lines)
 
 
+def test_a_worker_has_a_file_of_its_own(tmp_path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text(
+        "import multiprocessing\nfrom polygrad import Tensor\n"
+        "def work(n): return (Tensor([1.0, 2.0]) * n).tolist()\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        assert work(3) == pool.apply(work, (3,))\n"
+        "        pool.close(); pool.join()\n"
+    )
+    environment = {**os.environ, "POLY_TRACE": str(tmp_path / "out.json"), "POLY_DEV": "interp"}
+    subprocess.run([sys.executable, str(script)], env=environment, check=True)
+    found = sorted(tmp_path.glob("out*.json"))
+    assert len(found) == 2
+    for path in found:
+        assert "run" in path.read_text()
+    assert json.loads((tmp_path / "out.json").read_text())
+
+
 def test_a_file_that_cannot_be_written_is_told(tmp_path) -> None:
     wrong = tmp_path / "no" / "out.json"
     with pytest.raises(errors.FileError) as error:

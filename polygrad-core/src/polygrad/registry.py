@@ -12,12 +12,12 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import plugin, settings
+from . import metadata, plugin, settings
 from .errors import (
     DeviceUnavailable,
     PluginApiDeprecated,
@@ -36,9 +36,6 @@ from .errors import (
     user_level,
 )
 from .plugin import Descriptor, DevicePlugin, FormatPlugin, ModelPlugin
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
 
 DEVICES, FORMATS, MODELS, PLUGINS = GROUPS = (
     "polygrad.devices",
@@ -336,52 +333,16 @@ REGISTERED = "registered"  # stands for the distribution of a descriptor given t
 def _from_entry_points() -> Snapshot:
     """One query for all groups (a query costs 10 ms where 300 distributions are installed)."""
     found: Snapshot = {}
-    every = _entry_points()
+    every = metadata.entry_points(GROUPS)
     for group in GROUPS:
         some = (entry for entry in every if entry.group == group)
         for entry in sorted(some, key=lambda e: (e.name, e.value)):
-            record = Record(group, entry.name, entry.value, *label(entry.dist), entry.load)
+            record = Record(group, entry.name, entry.value, *metadata.label(entry.dist), entry.load)
             rivals = found.setdefault((group, entry.name), [])
             # The same distribution seen twice (an .egg-info beside a .dist-info) is one.
             if not any((r.dist, r.value) == (record.dist, record.value) for r in rivals):
                 rivals.append(record)
     return found
-
-
-unreadable: dict[str, str] = {}  # distribution -> why its entry points cannot be read
-
-
-def _entry_points() -> Sequence[EntryPoint]:
-    """Of all distributions but those whose metadata cannot be read, which one query would fail of;
-    they are noted, for `polygrad doctor`."""
-    from importlib.metadata import distributions, entry_points
-
-    unreadable.clear()
-    try:
-        every = entry_points()  # one pass over all distributions, whatever the groups
-        return [e for group in GROUPS for e in every.select(group=group)]
-    except Exception:  # noqa: BLE001 - whatever is wrong with them, it is one distribution's
-        return [e for dist in distributions() for e in entry_points_of(dist)]
-
-
-def entry_points_of(dist: Distribution) -> Sequence[EntryPoint]:
-    try:
-        return list(dist.entry_points)
-    except Exception as error:  # noqa: BLE001 - a stranger's file
-        unreadable[str(getattr(dist, "_path", dist))] = told(error)
-        return ()
-
-
-def label(dist: Distribution | None) -> tuple[str, str]:
-    """(name, version), where metadata cannot be read as the folder's name has them."""
-    if dist is None:
-        return "?", ""
-    try:
-        return dist.name, dist.version
-    except Exception:  # noqa: BLE001 - a stranger's file
-        folder = str(getattr(dist, "_path", "?")).replace("\\", "/").rpartition("/")[2]
-        name, _, version = folder.rpartition(".")[0].partition("-")
-        return name.replace("_", "-"), version
 
 
 def _with_registered(found: Snapshot) -> Snapshot:

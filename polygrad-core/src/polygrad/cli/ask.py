@@ -5,6 +5,7 @@ Run by `child.ask` as a child process, so that a package which hangs or crashes 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -45,7 +46,18 @@ def descriptors(group: str, name: str) -> list[dict[str, Any]]:
         conflict = str(error)
     except PolygradError:
         pass  # stands in the record that failed
+    else:
+        _plug_in(registry.find(group, name))
     return [_row(r, conflict) for r in registry.snapshot().get((group, name), [])]
+
+
+def _plug_in(record: registry.Record | None) -> None:
+    """Register hooks as they would be when they are needed: what is wrong with them shows."""
+    if record is not None and record.group == registry.PLUGINS:
+        from ..hooks.manager import Hooks
+
+        with contextlib.suppress(PolygradError):  # stands in the record
+            Hooks(lambda: None).add(record, record.descriptor)
 
 
 def _row(record: registry.Record, conflict: str) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def ask(question: str, *arguments: str, what: str, seconds: float | None = None)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "polygrad.cli.ask", question, *arguments],
-            env=settings.for_child(),
+            # A timeline is of the process that was asked for one.
+            env={**settings.for_child(), "POLY_TRACE": ""},
             capture_output=True,
             text=True,
             encoding="utf-8",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackagePath, distributions
 
-from .. import registry
+from .. import metadata, registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def ours() -> list[Dist]:
     found: list[Dist] = []
     seen: set[str] = set()
     for each in distributions():
-        name, version = registry.label(each)
+        name, version = metadata.label(each)
         if not name or not (_is_ours(name) or _is_plugin(each)):
             continue
         key = name.lower().replace("_", "-")
@@ -52,7 +52,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_plugin(each: Distribution) -> bool:
-    return any(entry.group in registry.GROUPS for entry in registry.entry_points_of(each))
+    return any(entry.group in registry.GROUPS for entry in metadata.entry_points_of(each))
 
 
 def _origin(each: Distribution) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from time import process_time
 
-from .. import __version__, device, registry, settings
+from .. import __version__, device, metadata, registry, settings
 from ..errors import PolygradError, told
 from ..hooks import installed as hooks
 from . import child, devices, dists, plugins
@@ -101,7 +101,7 @@ def _packages() -> Iterator[Found]:
 
 def _plugins() -> Iterator[Found]:
     registry.snapshot()
-    for where, reason in registry.unreadable.items():
+    for where, reason in metadata.unreadable.items():
         detail = f"its entry points cannot be read: {reason}"
         yield Found(f"package in {where}", False, detail, "uninstall it, or remove that folder")
     for row in plugins.rows():

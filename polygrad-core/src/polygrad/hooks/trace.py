@@ -3,7 +3,8 @@
 `POLY_TRACE=out.json` records a whole process, `timeline` a block. It is an observer like anybody's:
 two functions marked `hookimpl`. Events are written as they come, so a run of hours needs no memory
 and a process that is killed leaves all but the last few; the format allows a list that is never
-closed. Times are microseconds since the start of the recording.
+closed. A worker of multiprocessing writes `out.PID.json` beside it. Times are microseconds since
+the start of the recording.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,12 +102,21 @@ def timeline(path: str | os.PathLike[str]) -> Iterator[Timeline]:
         recording.close()
 
 
+def _is_worker() -> bool:
+    """Whether multiprocessing started this process."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and module.parent_process() is not None
+
+
 _recordings: dict[str, Timeline] = {}
 
 
 def from_settings() -> Timeline:
     """The Timeline that POLY_TRACE asks for: one for the process, closed at its end."""
     path: str = settings.get("POLY_TRACE")
+    if _is_worker():  # with a file of its own: its parent writes to the other
+        stem, suffix = os.path.splitext(path)
+        path = f"{stem}.{os.getpid()}{suffix}"
     if path not in _recordings:
         _recordings[path] = Timeline(path)
         atexit.register(_recordings[path].close)
