@@ -18,17 +18,24 @@ from polygrad.hooks import hookimpl
 M, K, N = 12, 20, 8  # no other test multiplies these
 
 
-def array(handle, shape) -> np.ndarray:
-    """A numpy view of a float32 handle of interp's or cpu's."""
-    memory = getattr(handle, "memory", None)
-    if memory is None:
-        memory = (ctypes.c_char * handle.nbytes).from_address(handle.address)
-    count = int(np.prod(shape))
-    return np.frombuffer(memory, dtype=np.float32)[:count].reshape(shape)
+def memory(handle) -> np.ndarray:
+    """The bytes of a handle of interp's or cpu's."""
+    found = getattr(handle, "memory", None)
+    if found is None:
+        found = (ctypes.c_char * handle.nbytes).from_address(handle.address)
+    return np.frombuffer(found, dtype=np.uint8)
+
+
+def strided(handle, dtype, operand, batch, shape) -> np.ndarray:
+    """A numpy view of one operand of a product."""
+    flat = memory(handle).view(dtype.name)[operand.offset :]
+    strides = (*operand.batch, operand.row, operand.column)
+    strides = [s * dtype.itemsize for s in strides]
+    return np.lib.stride_tricks.as_strided(flat, (*batch, *shape), strides)
 
 
 class Provider:
-    """Multiplies (M, K) by (K, N) in numpy, where it recognises that by its params."""
+    """Multiplies matrices in numpy."""
 
     def __init__(self, spoil=None) -> None:
         self.asked = self.launched = 0
@@ -36,19 +43,22 @@ class Provider:
 
     @hookimpl
     def polygrad_provide_kernel(self, kernel):
-        sizes = [p.size for p in kernel.program.params]
-        if sorted(sizes) != sorted([M * N, M * K, K * N]):
+        product = kernel.matmul
+        if product is None:
             return None
         self.asked += 1
-        places = [sizes.index(size) for size in (M * N, M * K, K * N)]
+        self.seen = product
+        m, n, k, batch, dtype, *operands = product
 
         def matmul(*handles, grid=(), scalars=(), wait=False):
             self.launched += 1
-            out, a, b = (handles[place] for place in places)
-            result = array(out, (M, N))
-            result[:] = array(a, (M, K)) @ array(b, (K, N))
+            out, x, y = (
+                strided(handles[o.place], dtype, o, batch, shape)
+                for o, shape in zip(operands, ((m, n), (m, k), (k, n)), strict=True)
+            )
+            out[...] = x @ y
             if self.spoil is not None:
-                self.spoil(result, array(a, (M, K)))
+                self.spoil(out, x)
 
         return matmul
 
@@ -127,12 +137,50 @@ def test_a_slower_program_is_not_used(device, rng, offered, caplog) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [
+        (lambda a, b: a @ b, (13, 9, 21, ())),
+        (lambda a, b: a.T.contiguous().T @ b, (13, 9, 21, ())),
+        (lambda a, b: a @ b.T.contiguous().T, (13, 9, 21, ())),
+        (lambda a, b: a[:, :10] @ b[3:13], (13, 9, 10, ())),
+        (lambda a, b: a[2] @ b, (1, 9, 21, ())),
+        (lambda a, b: a @ b[:, 4], (13, 1, 21, ())),
+        (lambda a, b: Tensor.stack(a, a + 1).contiguous() @ Tensor.stack(b, b * 2).contiguous(),
+         (13, 9, 21, (2,))),
+    ],
+)  # fmt: skip
+def test_a_product_is_recognised_however_it_lies(
+    device, rng, offered, pretend, make, sizes
+) -> None:
+    pretend(True)
+    provider = offered(Provider())
+    a, b = rng.normal(size=(13, 21)), rng.normal(size=(21, 9))
+    with Context(POLY_KERNELS="provider"):
+        x, y = Tensor(a.astype("f")).realize(), Tensor(b.astype("f")).realize()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # its results are compared with the compiler's
+            make(x, y).numpy()
+    assert provider.launched == 2  # tried, and used
+    assert provider.seen[:4] == sizes
+
+
+def test_what_is_no_product_is_not_taken_for_one(device, rng, offered) -> None:
+    provider = offered(Provider())
+    with Context(POLY_KERNELS="provider"):
+        x = Tensor(rng.normal(size=(14, 14)).astype("f")).realize()
+        for made in (x.sum(), x.sum(1), x + x.T, (x @ x).relu(), x.exp(), x.max(1),
+                     (x @ x + 1)):  # fmt: skip
+            made.numpy()
+    assert provider.asked == 0
+
+
 def first_wrong(result, _) -> None:
-    result[0, 3] += 0.01
+    result[..., 0, 3] += 0.01
 
 
 def spoils_its_input(result, a) -> None:
-    a[0, 0] = 0
+    a[..., 0, 0] = 0
 
 
 def raises(result, _) -> None:

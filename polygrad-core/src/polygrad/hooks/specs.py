@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..target import Target
     from ..uop.ops import UOp
     from ..uop.rewrite import Rules
+    from .matmul import Matmul
 
 PROJECT = "polygrad"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -80,6 +81,13 @@ class KernelRequest:
     device: Device
     sink: UOp
     program: LinearProgram
+
+    @property
+    def matmul(self) -> Matmul | None:
+        """The product of matrices that it is; None if it is anything else."""
+        from .matmul import matmul_of
+
+        return matmul_of(self.sink, self.program.params)
 
 
 @dataclass(frozen=True, slots=True)
