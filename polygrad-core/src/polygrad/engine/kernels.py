@@ -48,7 +48,7 @@ class Kernels:
         self._device = weakref.ref(device)  # the table below is keyed weakly by the device
         self.lock = threading.RLock()
         self.known: OrderedDict[Wanted, Kernel] = OrderedDict()
-        self.judged: OrderedDict[UOp, Kernel] = OrderedDict()  # with POLY_KERNELS=provider
+        self.judged: OrderedDict[Wanted, Kernel] = OrderedDict()  # with POLY_KERNELS=provider
         self.judges = hooks.epoch  # which plugins were there
 
     @property
@@ -74,7 +74,7 @@ class Kernels:
             while len(self.known) > CAPACITY:
                 self.known.popitem(last=False)
             if settings.get("POLY_KERNELS") == "provider":
-                found = [self._best(s, k) for s, k in zip(sinks, found, strict=True)]
+                found = [self._best(w, k) for w, k in zip(wanted, found, strict=True)]
             return found
 
     def _compile(self, wanted: Sequence[Wanted]) -> None:
@@ -89,17 +89,17 @@ class Kernels:
             source = "compiled" if found is None else "disk"
             compiled(event=_compile_event(self.device, linear, source, start))
 
-    def _best(self, sink: UOp, own: Kernel) -> Kernel:
+    def _best(self, one: Wanted, own: Kernel) -> Kernel:
         """Where plugins offer other programs, the best; found once while the same are there."""
         from . import providers
 
         if self.judges != hooks.epoch:
             self.judges, self.judged = hooks.epoch, OrderedDict()
-        if sink not in self.judged:
-            self.judged[sink] = Kernel(*providers.best(self.device, sink, *own, self._load))
+        if one not in self.judged:
+            self.judged[one] = Kernel(*providers.best(self.device, one[0], *own, self._load))
             while len(self.judged) > CAPACITY:
                 self.judged.popitem(last=False)
-        return self.judged[sink]
+        return self.judged[one]
 
     def _load(self, linear: LinearProgram) -> Any:
         return build(self.device, [linear])[linear.name]
