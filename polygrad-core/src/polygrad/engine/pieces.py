@@ -63,10 +63,14 @@ def _piece(
 ) -> Any:
     """An executable of some steps in order, each seeing the one before."""
     edges = tuple((i, i + 1) for i in range(len(steps) - 1))
-    part = replace(plan, steps=tuple(steps), setup=(), edges=edges)
-    if any(_is_foreign(step, programs) for step in steps):
-        return StepLoop(device, part, programs, arena)
-    return device.prepare(part, programs, arena)
+    return alone(device, replace(plan, steps=tuple(steps), setup=(), edges=edges), programs, arena)
+
+
+def alone(device: Device, plan: Plan, programs: Mapping[str, Any], arena: Any) -> Any:
+    """An executable that nobody observes; from Python where any step is foreign."""
+    if any(_is_foreign(step, programs) for step in plan.steps):
+        return StepLoop(device, plan, programs, arena)
+    return device.prepare(plan, programs, arena)
 
 
 def _is_foreign(step: Step, programs: Mapping[str, Any]) -> bool:
