@@ -74,11 +74,7 @@ def _tools(name: str, arch: str) -> CrossTools:
 def _programs(path: str, target: Target) -> tuple[list[LinearProgram], dict[str, list[str]]]:
     """The programs of every entrypoint, and which entrypoints use each."""
     with Bundle(path) as bundle:
-        leaves = {n: UOp.buffer(s.dtype, s.shape, target.name) for n, s in bundle.specs.items()}
-        states = {
-            n: UOp.buffer(s.dtype, s.shape, target.name) for n, (_, s) in bundle.states.items()
-        }
-        entrypoints = bundle.read_graph(leaves, states)
+        entrypoints, states = bundle.graphs(target.name)
     found: dict[str, LinearProgram] = {}
     used: dict[str, list[str]] = {}
     for name, entrypoint in entrypoints.items():
