@@ -33,7 +33,7 @@ GOLDEN: dict[str, tuple[set[str], set[str], dict[str, set[str]]]] = {
     ),
     "polygrad_backend_cpu": (
         {"polygrad-core~=", "llvmlite>=0.45"},
-        set(),
+        {"c", "zig"},
         {"polygrad.devices": {"cpu"}},
     ),
 }
