@@ -137,6 +137,20 @@ def test_an_explicit_device_that_fails_is_never_replaced(install) -> None:
     )
 
 
+def test_a_device_asked_for_by_name_imports_no_other(install, tmp_path) -> None:
+    """Strangers' devices, and hooks, formats and families that nobody asked for."""
+    for number, group in enumerate(registry.GROUPS[:3]):
+        install(f"acme-{number}", name=f"acme{number}", code=MACHINE, group=group)
+    out = _python(
+        "import sys\nfrom polygrad import Tensor\n(Tensor([1.0]) + 1).tolist()\n"
+        "print(*sorted({m.partition('.')[0] for m in sys.modules if m.startswith(('acme_',"
+        " 'polygrad_', 'pluggy'))}))",
+        PYTHONPATH=os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))),
+        POLY_DEV="cpu",
+    )
+    assert out == "polygrad_backend_cpu"
+
+
 def test_a_broken_import_is_told_with_its_package_and_chained(install) -> None:
     install("acme-npu", "1.2.0", code="raise ImportError('libacme.so.3: cannot open it')")
     with pytest.raises(errors.PluginLoadError) as error:
