@@ -83,13 +83,13 @@ class Timeline:
 def timeline(path: str | os.PathLike[str]) -> Iterator[Timeline]:
     """Record what is compiled and run inside the block. Raises FileError.
 
-    >>> import json, os, tempfile
+    >>> import json, pathlib, tempfile
     >>> from polygrad import Tensor
-    >>> path = os.path.join(tempfile.mkdtemp(), "timeline.json")
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "timeline.json"
     >>> with timeline(path):
     ...     (Tensor([1.0, 2.0]) * 3).tolist()
     [3.0, 6.0]
-    >>> [event["cat"] for event in json.load(open(path)) if event["cat"] == "run"]
+    >>> [event["cat"] for event in json.loads(path.read_text()) if event["cat"] == "run"]
     ['run']
     """
     recording = Timeline(path)
