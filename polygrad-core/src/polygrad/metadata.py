@@ -1,7 +1,8 @@
 """What installed distributions say of themselves, one with broken metadata among them or not.
 
 importlib.metadata gives up on all of them where one cannot be read. Here that one is passed over,
-and noted for `polygrad doctor`.
+and noted for `polygrad doctor`. Of the others only those are parsed that name one of our groups:
+where a thousand are installed, that takes three quarters of the time (by CPU).
 """
 
 from __future__ import annotations
@@ -18,22 +19,26 @@ unreadable: dict[str, str] = {}  # distribution -> why its entry points cannot b
 
 
 def entry_points(groups: Sequence[str]) -> list[EntryPoint]:
-    """The entry points of some groups, of every distribution that can be read."""
-    from importlib import metadata
+    """The entry points of some groups, of every distribution that can be read. Of two with one
+    name the first on sys.path counts."""
+    from importlib.metadata import distributions
 
     unreadable.clear()
-    try:
-        every = metadata.entry_points()  # one pass over all distributions, whatever the groups
-        return [entry for group in groups for entry in every.select(group=group)]
-    except Exception:  # noqa: BLE001 - whatever is wrong with them, it is one distribution's
-        found = [e for dist in metadata.distributions() for e in entry_points_of(dist)]
-    return [entry for entry in found if entry.group in groups]
+    found: dict[str, Sequence[EntryPoint]] = {}
+    for dist in distributions():
+        some = entry_points_of(dist, groups)
+        if some:
+            found.setdefault(label(dist)[0].lower().replace("_", "-"), some)
+    return [entry for some in found.values() for entry in some]
 
 
-def entry_points_of(dist: Distribution) -> Sequence[EntryPoint]:
+def entry_points_of(dist: Distribution, groups: Sequence[str]) -> Sequence[EntryPoint]:
     """Those of one distribution; none where they cannot be read."""
     try:
-        return list(dist.entry_points)
+        text = dist.read_text("entry_points.txt")
+        if not text or not any(group in text for group in groups):
+            return ()
+        return [entry for entry in dist.entry_points if entry.group in groups]
     except Exception as error:  # noqa: BLE001 - a stranger's file
         unreadable[str(getattr(dist, "_path", dist))] = told(error)
         return ()

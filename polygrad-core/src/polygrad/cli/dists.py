@@ -52,7 +52,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_plugin(each: Distribution) -> bool:
-    return any(entry.group in registry.GROUPS for entry in metadata.entry_points_of(each))
+    return bool(metadata.entry_points_of(each, registry.GROUPS))
 
 
 def _origin(each: Distribution) -> str:
