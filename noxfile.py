@@ -193,3 +193,26 @@ def dev(session: nox.Session) -> None:
         python, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", *paths,
         external=True,
     )  # fmt: skip
+
+
+@nox.session
+def hostile(session: nox.Session) -> None:
+    """Packages that do what none should, installed beside ours; each gets its message."""
+    install(session, *EVERY, extra=["pip", *groups("test")])
+    session.run("pytest", "tests/hostile", "-q", *session.posargs)
+
+
+@nox.session
+def discovery(session: nox.Session) -> None:
+    """Looking for plugins among 300 and 1000 distributions stays within its budget of CPU time."""
+    install(session, *EVERY, extra=groups("test"))
+    session.run("pytest", "tests/discovery", "-q", *session.posargs)
+
+
+@nox.session(python="3.10")
+def minimums(session: nox.Session) -> None:
+    """The oldest Python, and the lowest versions of what we depend on."""
+    lowest = [d.replace(">=", "==") for d in dependencies(*EVERY)]
+    install(session, *EVERY, extra=["pip", *lowest, *groups("test")])
+    rooms = session.posargs or ["core", "cpu", "engine", "plugins", "cli", "device", "model"]
+    session.run("pytest", *(f"tests/{room}" for room in rooms), "-q", "-n", "2")

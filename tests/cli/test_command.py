@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from polygrad import registry
-from polygrad.cli import devices
+from polygrad.cli import child
 from polygrad.cli.command import main
 from polygrad.cli.table import table
 
@@ -96,7 +96,7 @@ def stranger(tmp_path, monkeypatch):
 def test_a_misbehaving_probe_is_a_row(
     capsys, monkeypatch, stranger, statement, state, reason
 ) -> None:
-    monkeypatch.setattr(devices, "SECONDS", 4 if state == "no answer" else 30)
+    monkeypatch.setattr(child, "SECONDS", 4 if state == "no answer" else 30)
     stranger(statement)
     found = rows(capsys)
     assert found["acme"]["state"] == state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from polygrad import errors, settings
 from polygrad.cli.command import VERBS
+from polygrad.hooks import specs
+from polygrad.hooks.manager import HOOKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,7 +39,15 @@ def test_every_setting_is_documented_as_it_is() -> None:
 
 
 def test_every_verb_is_documented() -> None:
-    assert set(re.findall(r"^## polygrad (\w+)", page("cli.md"), re.M)) == set(VERBS)
+    assert set(re.findall(r"^## polygrad ([\w-]+)", page("cli.md"), re.M)) == set(VERBS)
+
+
+def test_every_hook_is_documented_with_its_arguments() -> None:
+    rows = dict(re.findall(r"^\| `(polygrad_\w+)` \| (.*?) \|", page("plugins.md"), re.M))
+    documented = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows.items()}
+    assert documented == {
+        name: list(inspect.signature(getattr(specs, name)).parameters) for name in HOOKS
+    }
 
 
 def test_every_error_is_documented_with_its_builtin_class() -> None:

@@ -137,6 +137,20 @@ def test_an_explicit_device_that_fails_is_never_replaced(install) -> None:
     )
 
 
+def test_a_device_asked_for_by_name_imports_no_other(install, tmp_path) -> None:
+    """Strangers' devices, and hooks, formats and families that nobody asked for."""
+    for number, group in enumerate(registry.GROUPS[:3]):
+        install(f"acme-{number}", name=f"acme{number}", code=MACHINE, group=group)
+    out = _python(
+        "import sys\nfrom polygrad import Tensor\n(Tensor([1.0]) + 1).tolist()\n"
+        "print(*sorted({m.partition('.')[0] for m in sys.modules if m.startswith(('acme_',"
+        " 'polygrad_', 'pluggy'))}))",
+        PYTHONPATH=os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))),
+        POLY_DEV="cpu",
+    )
+    assert out == "polygrad_backend_cpu"
+
+
 def test_a_broken_import_is_told_with_its_package_and_chained(install) -> None:
     install("acme-npu", "1.2.0", code="raise ImportError('libacme.so.3: cannot open it')")
     with pytest.raises(errors.PluginLoadError) as error:
@@ -401,7 +415,7 @@ def test_a_better_device_that_is_broken_is_worth_one_warning(install) -> None:
     (warning,) = caught
     assert str(warning.message) == (
         "using 'interp': 'acme' is installed but failed (libacme.so.3 not found)."
-        " POLY_DEV=interp silences this; polygrad devices -v shows all."
+        " POLY_DEV=interp silences this; polygrad doctor explains it."
     )
     assert warning.filename == __file__
 
@@ -413,7 +427,7 @@ def test_strict_makes_that_warning_an_error(install) -> None:
             device.default()
     assert text(error) == (
         "'acme' is installed but failed (libacme.so.3 not found). POLY_STRICT=1 allows no fallback"
-        " to 'interp'; POLY_DEV=interp chooses it. See: polygrad devices -v"
+        " to 'interp'; POLY_DEV=interp chooses it. See: polygrad doctor"
     )
 
 

@@ -7,5 +7,6 @@ plugin = DevicePlugin(
     api=(1, 0),
     device="polygrad_backend_cpu.device:CpuDevice",
     probe="polygrad_backend_cpu.probe:probe",
+    cross="polygrad_backend_cpu.cross:cross",
     summary="all cores of this machine, compiled by LLVM",
 )

@@ -49,6 +49,7 @@ class DevicePlugin:
     summary: str = ""  # one line for `polygrad devices`
     aliases: tuple[str, ...] = ()
     homepage: str = ""
+    cross: str = ""  # "package.module:function", (arch: str) -> CrossTools: with no machine here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,6 +89,15 @@ class Probe:
     detail: str = ""  # why not, in one clause: "libcuda.so.1 not found"
     hint: str = ""  # what to do: "install the NVIDIA driver"
     hardware: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CrossTools:
+    """What compiles for a machine that is not here (`polygrad compile`)."""
+
+    target: Target
+    renderer: Renderer
+    compiler: Compiler
 
 
 _static: list[Descriptor] = []

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from . import plugin, settings
+from . import metadata, plugin, settings
 from .errors import (
     DeviceUnavailable,
+    PluginApiDeprecated,
     PluginConflict,
     PluginError,
     PluginIncompatible,
@@ -30,7 +31,9 @@ from .errors import (
     SettingError,
     did_you_mean,
     one,
+    shown,
     told,
+    user_level,
 )
 from .plugin import Descriptor, DevicePlugin, FormatPlugin, ModelPlugin
 
@@ -75,7 +78,7 @@ class Record:
     version: str
     load: Callable[[], Any]
     state: str = "found"
-    descriptor: Descriptor | None = None
+    descriptor: Descriptor | Any = None  # of a plugin with hooks: the module or object
     load_ms: float = 0.0
     failure: tuple[type[PolygradError], str, BaseException | None] | None = None
     probe: plugin.Probe | None = field(default=None)  # kept by the device room
@@ -104,7 +107,7 @@ class Record:
 
 
 Snapshot = dict[tuple[str, str], list[Record]]
-_lock = threading.RLock()
+lock = threading.RLock()  # around snapshot and load, and around what is made of them
 _snapshot: Snapshot | None = None
 _generation = 0
 
@@ -112,7 +115,7 @@ _generation = 0
 def snapshot() -> Snapshot:
     """All records by (group, name), names sorted; made once, made anew after `refresh`."""
     global _snapshot
-    with _lock:
+    with lock:
         if _snapshot is None:
             _register_static_module()
             _snapshot = _with_registered(_from_entry_points())
@@ -126,7 +129,7 @@ def refresh() -> None:
 
 def _replace(new: Snapshot | None) -> None:
     global _snapshot, _generation
-    with _lock:
+    with lock:
         _snapshot = new
         _generation += 1
 
@@ -182,7 +185,7 @@ def check_names() -> None:
 
 def find(group: str, name: str) -> Record | None:
     """The loaded record of a name, or None when nobody offers it; raises why it cannot load."""
-    with _lock:
+    with lock:
         candidates = snapshot().get((group, name), [])
         if not candidates:
             return None
@@ -280,10 +283,30 @@ def _check(record: Record, found: Any) -> None:
             PluginInvalid,
             f"{record.value} calls itself {name!r}, its entry point says {record.name!r}.",
         )
+    elif not _is_version(api):
+        record.fail(
+            "invalid",
+            PluginInvalid,
+            f"{record.value} says api={shown(api)}, expected two integers, as {plugin.API}.",
+        )
     elif not _supported(api):
         record.fail("incompatible", PluginIncompatible, _incompatible(record, api))
     else:
-        record.state, record.descriptor = "loaded", cast(Descriptor, found)
+        record.state, record.descriptor = "loaded", found
+        if api[0] < plugin.API[0]:
+            import warnings
+
+            warnings.warn(
+                f"{record.package} uses plugin API {api[0]}.{api[1]}, which a later {CORE} will not"
+                f" offer; this one offers {plugin.API[0]}.{plugin.API[1]} as well. Ask its authors"
+                " for a newer release.",
+                PluginApiDeprecated,
+                stacklevel=user_level(),
+            )
+
+
+def _is_version(api: Any) -> bool:
+    return isinstance(api, tuple) and len(api) == 2 and all(type(part) is int for part in api)
 
 
 def _supported(api: tuple[int, int]) -> bool:
@@ -309,15 +332,12 @@ REGISTERED = "registered"  # stands for the distribution of a descriptor given t
 
 def _from_entry_points() -> Snapshot:
     """One query for all groups (a query costs 10 ms where 300 distributions are installed)."""
-    from importlib.metadata import entry_points
-
     found: Snapshot = {}
-    every = entry_points()
+    every = metadata.entry_points(GROUPS)
     for group in GROUPS:
-        for entry in sorted(every.select(group=group), key=lambda e: (e.name, e.value)):
-            dist = entry.dist
-            label = ("?", "") if dist is None else (dist.name, dist.version)
-            record = Record(group, entry.name, entry.value, *label, entry.load)
+        some = (entry for entry in every if entry.group == group)
+        for entry in sorted(some, key=lambda e: (e.name, e.value)):
+            record = Record(group, entry.name, entry.value, *metadata.label(entry.dist), entry.load)
             rivals = found.setdefault((group, entry.name), [])
             # The same distribution seen twice (an .egg-info beside a .dist-info) is one.
             if not any((r.dist, r.value) == (record.dist, record.value) for r in rivals):

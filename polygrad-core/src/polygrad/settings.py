@@ -121,12 +121,18 @@ TABLE: dict[str, Setting] = {
     "POLY_TUNED": Setting(
         _flag, False, "1: use what an earlier search found, as BEAM does, but search for nothing"
     ),
+    "POLY_KERNELS": Setting(
+        _one_of("own", "provider"), "own", "provider: installed packages may replace kernels"
+    ),
     # caches
     "POLY_CACHE": Setting(_flag, True, "0: no cache on disk"),
     "POLY_CACHE_DIR": Setting(_text, "", "where compiled kernels are kept"),
     "POLY_CACHE_MB": Setting(_count, 1024, "size at which the oldest entries of it are dropped"),
     "XDG_CACHE_HOME": Setting(_text, "", "parent of the cache folder when POLY_CACHE_DIR is unset"),
     # looking inside
+    "POLY_TRACE": Setting(
+        _text, "", "a file that gets a timeline of the process, for chrome://tracing or Perfetto"
+    ),
     "POLY_SPEC": Setting(_flag, False, "1: check every graph against the rules of its floor"),
     "POLY_DUMP_KERNELS": Setting(
         _flag, False, "1: print every kernel on standard error when it is first needed"

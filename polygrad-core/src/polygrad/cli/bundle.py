@@ -19,14 +19,9 @@ Json = Mapping[str, Any]
 
 def report(path: str) -> Result:
     from ..model.bundle import Bundle
-    from ..uop.ops import UOp
 
     with Bundle(path) as bundle:
-        leaves = {n: UOp.buffer(s.dtype, s.shape, "interp") for n, s in bundle.specs.items()}
-        symbols = {
-            n: UOp.buffer(s.dtype, s.shape, "interp") for n, (_, s, _) in bundle.states.items()
-        }
-        bundle.read_graph(leaves, symbols)
+        bundle.graphs("interp")
         manifest = bundle.manifest
     data = {
         "file": path,

@@ -1,7 +1,9 @@
 """`polygrad VERB`: arguments, exit status, and how a result is printed.
 
 A verb is a function that takes the parsed arguments and gives a `Result`: data for `--json`, text
-for people, and whether something is wrong. Exit status: 0 fine, 1 a problem, 2 wrong usage.
+for people, and whether something is wrong. Exit status: 0 fine, 1 a problem, 2 wrong usage. Verbs
+of plugins (the hook `polygrad_commands`) are looked for only where the verb is none of ours, so
+that no plugin is loaded for `polygrad --help`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import __version__
@@ -41,6 +43,50 @@ def tune(arguments: argparse.Namespace) -> Result:
 
     a = arguments
     return tune.report(a.file, a.output, a.device, a.beam, a.seconds)
+
+
+def plugins(arguments: argparse.Namespace) -> Result:
+    from . import plugins
+
+    return plugins.report()
+
+
+def formats(arguments: argparse.Namespace) -> Result:
+    from . import plugins
+
+    if arguments.file is not None:
+        return plugins.format_of(arguments.file)
+    return plugins.listing("polygrad.formats")
+
+
+def models(arguments: argparse.Namespace) -> Result:
+    from . import plugins
+
+    return plugins.listing("polygrad.models")
+
+
+def doctor(arguments: argparse.Namespace) -> Result:
+    from . import doctor
+
+    return doctor.report(arguments.name)
+
+
+def env(arguments: argparse.Namespace) -> Result:
+    from . import env
+
+    return env.report()
+
+
+def compile(arguments: argparse.Namespace) -> Result:
+    from . import compile
+
+    return compile.report(arguments.file, arguments.target, arguments.output)
+
+
+def new_format(arguments: argparse.Namespace) -> Result:
+    from . import new_format
+
+    return new_format.report(arguments.name, arguments.dir)
 
 
 class Verb(NamedTuple):
@@ -79,30 +125,101 @@ VERBS: dict[str, Verb] = {
             ),
         ],
     ),
+    "plugins": Verb(
+        plugins, "list every plugin of every kind: where it is from and how far it can be loaded"
+    ),
+    "formats": Verb(
+        formats,
+        "list the installed file formats, or tell which one a file is of",
+        [(("file",), {"metavar": "FILE", "nargs": "?", "help": "the file to look at"})],
+    ),
+    "models": Verb(models, "list the installed model families"),
+    "doctor": Verb(
+        doctor,
+        "check settings, packages, plugins and devices, and say how to mend what is wrong",
+        [(("name",), {"metavar": "NAME", "nargs": "?", "help": "check this device only"})],
+    ),
+    "env": Verb(env, "print what a report of a fault should say about this machine"),
+    "compile": Verb(
+        compile,
+        "compile the kernels of a bundle for a machine that need not be here",
+        [
+            _BUNDLE,
+            (
+                ("--target",),
+                {"metavar": "DEVICE[:ARCH]", "required": True, "help": "such as cpu:x86_64-v3"},
+            ),
+            (
+                ("-o", "--output"),
+                {"metavar": "FOLDER", "help": "where source and code are written"},
+            ),
+        ],
+    ),
+    "new-format": Verb(
+        new_format,
+        "write a package that adds a file format: it builds, installs and is found",
+        [
+            (("name",), {"metavar": "NAME", "help": "of the format, such as acme"}),
+            (("--dir",), {"metavar": "FOLDER", "default": ".", "help": "where it is written"}),
+        ],
+    ),
 }
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(verbs: Mapping[str, Verb] = VERBS) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="polygrad", description="Devices and bundles of polygrad.")
     top.add_argument("--version", action="version", version=f"polygrad-core {__version__}")
     top.add_argument("--plugins", metavar="RULES", help="as POLY_PLUGINS: none, cpu,acme or -acme")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, verb in VERBS.items():
-        sub = verbs.add_parser(name, help=verb.help, description=verb.help)
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in verbs.items():
+        sub = subparsers.add_parser(name, help=verb.help, description=verb.help)
         sub.add_argument("--json", action="store_true", help="print JSON")
         for flags, options in verb.arguments:
             sub.add_argument(*flags, **options)
     return top
 
 
+def _verbs(given: Sequence[str]) -> Mapping[str, Verb]:
+    """Ours, and those of plugins where the verb given is none of ours."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--plugins")
+    known, rest = early.parse_known_args(given)
+    verb = next((word for word in rest if not word.startswith("-")), None)
+    if verb is None or verb in VERBS:
+        return VERBS
+    from ..hooks import installed as hooks
+
+    with Context(**_rules(known.plugins)):
+        if not hooks.has("polygrad_commands"):
+            return VERBS
+        from ..hooks.specs import Commands
+
+        commands = Commands()
+        for _ in hooks.answers("polygrad_commands", commands=commands):
+            pass  # they put what they have into `commands`
+    theirs = {name: Verb(_answering(run), help, arguments)
+              for name, (run, help, arguments) in commands.found.items()}  # fmt: skip
+    return {**theirs, **VERBS}
+
+
+def _answering(run: Callable[[Any], Any]) -> Callable[[argparse.Namespace], Result]:
+    return lambda arguments: Result(*run(arguments))
+
+
+def _rules(plugins: str | None) -> dict[str, str]:
+    return {} if plugins is None else {"POLY_PLUGINS": plugins}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    rules = {} if arguments.plugins is None else {"POLY_PLUGINS": arguments.plugins}
+    given = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in given
     try:
-        with Context(**rules):
-            result = VERBS[arguments.verb].run(arguments)
+        verbs = _verbs(given)
+        arguments = parser(verbs).parse_args(given)
+        with Context(**_rules(arguments.plugins)):
+            result = verbs[arguments.verb].run(arguments)
     except (PolygradError, OSError) as error:
-        if arguments.json:
+        if as_json:
             print(json.dumps({"error": type(error).__name__, "message": str(error)}))
         else:
             print(f"polygrad: {error}", file=sys.stderr)

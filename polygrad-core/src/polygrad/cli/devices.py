@@ -6,21 +6,15 @@ process with ten seconds' time, and whatever happens there becomes a row of the 
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 import warnings
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from .. import registry, settings
+from .. import registry
 from ..device import choice
 from ..errors import PolygradError
+from . import child
 from .command import Result
 from .table import table
-
-SECONDS = 10
 
 
 @dataclass(slots=True)
@@ -41,7 +35,7 @@ class Row:
 
 
 def report(*, verbose: bool) -> Result:
-    rows = [_ask(record) for record in registry.records(registry.DEVICES)]
+    rows = [ask(record) for record in registry.records(registry.DEVICES)]
     chosen, problem = _chosen()
     for row in rows:
         row.default = row.state == "ok" and row.name in {name.split(":")[0] for name in chosen}
@@ -80,35 +74,16 @@ def _chosen() -> tuple[tuple[str, ...], str]:
     return names, "\n".join(str(warning.message) for warning in caught)
 
 
-def _ask(record: registry.Record) -> Row:
+def ask(record: registry.Record) -> Row:
+    """The row of one device, asked in a child process."""
     row = Row(record.name, "off", record.package, record.value)
     if registry.blocked(record):
         row.reason = "switched off by POLY_PLUGINS"
         return row
-    command = [sys.executable, "-m", "polygrad.cli.ask", record.name]
-    try:
-        done = subprocess.run(
-            command,
-            env=settings.for_child(),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        row.state, row.reason = "no answer", f"its probe gave none in {SECONDS} s"
+    answer = child.ask("device", record.name, what="its probe")
+    if answer.data is None:
+        row.state, row.reason = answer.state, answer.reason
         return row
-    if done.returncode != 0:
-        row.state, row.reason = "crashed", _how_it_ended(done)
-        return row
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    for name, value in answer.items():
+    for name, value in answer.data.items():
         setattr(row, name, value)
     return row
-
-
-def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"its probe was ended by {signal.Signals(-done.returncode).name}"
-    last = done.stderr.strip().splitlines()
-    return last[-1] if last else f"its probe ended the process with status {done.returncode}"

@@ -30,6 +30,7 @@ from ..plugin import Device
 from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.spec_program import verify_program
+from . import pieces
 
 log = logger("tune")
 
@@ -56,8 +57,16 @@ class Made(NamedTuple):
 class Bench:
     """Buffers and the right results of one kernel. Raises DeviceMemoryError."""
 
-    def __init__(self, device: Device, canonical: Kernel, own: Kernel, name: str) -> None:
-        """`own` is the canonical kernel as its recipe has it."""
+    def __init__(
+        self,
+        device: Device,
+        canonical: Kernel,
+        own: Kernel,
+        name: str,
+        compiled: Made | None = None,
+    ) -> None:
+        """`own` is the canonical kernel as its recipe has it; `compiled`, if it is there, its
+        program."""
         self.device, self.name = device, name
         self.params = _params(canonical)
         self.inexact = _inexact(canonical)
@@ -67,11 +76,11 @@ class Bench:
         ]
         self.made: dict[tuple[Any, ...], Made] = {}  # by transform list
         self.counting: dict[int, Made] = {}  # by parameter
-        made = self._made(own)
+        made = self._made(own) if compiled is None else compiled
         written = {p.slot for p in made.program.params if "w" in p.access}
         self.written = [i for i, p in enumerate(self.params) if p.arg[0] in written]
         self.values = _values(made.program)
-        self._fill(range(len(self.params)))
+        self.fill()
         self.expected = [self._results(made, values)[0] for values in self.values]
 
     # ---- what the search asks
@@ -85,21 +94,44 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - a fault of the compiler: reported, not chosen
             log.warning("%s cannot be compiled as %s: %s", self.name, _shown(kernel), error)
             return None
-        took = 0.0
-        for values, expected in zip(self.values, self.expected, strict=True):
-            results, seconds = self._results(made, values)
-            wrong = self._wrong(results, expected)
-            if wrong:
-                log.warning("%s gives %s as %s", self.name, wrong, _shown(kernel))
-                return None
-            took = max(took, seconds)
+        wrong, took = self.check(made)
+        if wrong:
+            log.warning("%s gives %s as %s", self.name, wrong, _shown(kernel))
+            return None
         if took > max(HOPELESS * best, COLD):
             return took
         return self._timed(made, best)
 
     def duel(self, first: Kernel, second: Kernel) -> tuple[float, float]:
         """Seconds of both, measured in turns."""
-        calls = [self._call(self._made(k), WINDOW) for k in (first, second)]
+        return self.race(self._made(first), self._made(second))
+
+    # ---- what providers ask (and the search through the above)
+
+    def check(self, made: Made) -> tuple[str, float]:
+        """What is wrong with the results of a program, an empty string when nothing is; and the
+        seconds of its slowest run."""
+        took = 0.0
+        for values, expected in zip(self.values, self.expected, strict=True):
+            results, seconds = self._results(made, values)
+            wrong = self._wrong(results, expected)
+            if wrong:
+                return wrong, took
+            took = max(took, seconds)
+        return "", took
+
+    def fill(self) -> None:
+        """Put the data into every buffer anew."""
+        self._fill(range(len(self.params)))
+
+    def spares_inputs(self) -> bool:
+        """Whether every buffer that the kernel does not write still holds what was put there."""
+        others = [i for i in range(len(self.buffers)) if i not in self.written]
+        return all(self.buffers[i].read() == self.data[i] for i in others)
+
+    def race(self, first: Made, second: Made) -> tuple[float, float]:
+        """Seconds of both, measured in turns."""
+        calls = [self._call(made, WINDOW) for made in (first, second)]
         least = [float("inf")] * 2
         for _ in range(2 * ROUNDS):
             for i, (call, launches) in enumerate(calls):
@@ -154,7 +186,7 @@ class Bench:
             variables=program.variables,
             edges=tuple((i, i + 1) for i in range(launches - 1)),
         )
-        return self.device.prepare(plan, {program.name: made.loaded}, None)
+        return pieces.alone(self.device, plan, {program.name: made.loaded}, None)
 
     # ---- timing
 

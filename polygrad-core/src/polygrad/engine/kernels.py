@@ -14,18 +14,21 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import settings
 from ..contract import Binary, LinearProgram, Source
+from ..hooks import installed as hooks
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
-from ..uop.rewrite import substitute
+from ..uop.rewrite import rewrite, substitute
 from . import tuning
 from .runtime import current
 
 if TYPE_CHECKING:
     from ..codegen.lists import Choice
+    from ..hooks.specs import CompileEvent
     from .diskcache import DiskCache
 
 CAPACITY = 4096  # kernels kept per device; the least recently used is forgotten first
@@ -45,6 +48,8 @@ class Kernels:
         self._device = weakref.ref(device)  # the table below is keyed weakly by the device
         self.lock = threading.RLock()
         self.known: OrderedDict[Wanted, Kernel] = OrderedDict()
+        self.judged: OrderedDict[Wanted, Kernel] = OrderedDict()  # with POLY_KERNELS=provider
+        self.judges = hooks.epoch  # which plugins were there
 
     @property
     def device(self) -> Device:
@@ -55,6 +60,9 @@ class Kernels:
     def get(self, sinks: Sequence[UOp]) -> list[Kernel]:
         """One kernel per canonical sink, in order; new ones are compiled together."""
         with self.lock:
+            rules = hooks.rules("kernel", self.device.target)
+            if rules:  # named and kept as what the rules make of them
+                sinks = [rewrite(s, rules) for s in sinks]
             chosen = tuning.choices(self.device, sinks)
             wanted = [(s, chosen.get(s)) for s in sinks]
             new = [w for w in dict.fromkeys(wanted) if w not in self.known]
@@ -65,13 +73,36 @@ class Kernels:
             found = [self.known[w] for w in wanted]
             while len(self.known) > CAPACITY:
                 self.known.popitem(last=False)
+            if settings.get("POLY_KERNELS") == "provider":
+                found = [self._best(w, k) for w, k in zip(wanted, found, strict=True)]
             return found
 
     def _compile(self, wanted: Sequence[Wanted]) -> None:
+        compiled = hooks.observer("polygrad_kernel_compiled")
+        start = perf_counter()
         names = [tuning.name_of(content_name(sink), choice) for sink, choice in wanted]
-        linear, programs = self._from_disk(names) or self._from_source(wanted, names)
+        found = self._from_disk(names)
+        linear, programs = found or self._from_source(wanted, names)
         for one, program in zip(wanted, linear, strict=True):
             self.known[one] = Kernel(program, programs[program.name])
+        if compiled is not None:
+            source = "compiled" if found is None else "disk"
+            compiled(event=_compile_event(self.device, linear, source, start))
+
+    def _best(self, one: Wanted, own: Kernel) -> Kernel:
+        """Where plugins offer other programs, the best; found once while the same are there."""
+        from . import providers
+
+        if self.judges != hooks.epoch:
+            self.judges, self.judged = hooks.epoch, OrderedDict()
+        if one not in self.judged:
+            self.judged[one] = Kernel(*providers.best(self.device, one[0], *own, self._load))
+            while len(self.judged) > CAPACITY:
+                self.judged.popitem(last=False)
+        return self.judged[one]
+
+    def _load(self, linear: LinearProgram) -> Any:
+        return build(self.device, [linear])[linear.name]
 
     def _from_disk(self, names: Sequence[str]) -> Made | None:
         cache = cache_of(self.device)
@@ -119,6 +150,7 @@ def forget() -> None:
     for kernels in some:
         with kernels.lock:
             kernels.known.clear()
+            kernels.judged.clear()
 
 
 def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any]:
@@ -145,6 +177,15 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     if binary.entries == source.entries:
         stored.save(cache, device, unique, key, source.entries)
     return device.load(binary)
+
+
+def _compile_event(
+    device: Device, programs: Sequence[LinearProgram], source: str, start: float
+) -> CompileEvent:
+    from ..hooks.specs import CompileEvent
+
+    names, notes = tuple(p.name for p in programs), tuple(p.note for p in programs)
+    return CompileEvent(device.name, names, notes, source, start, perf_counter() - start)
 
 
 def _dump(programs: Sequence[LinearProgram], source: Source) -> None:

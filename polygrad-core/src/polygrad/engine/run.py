@@ -16,6 +16,7 @@ from typing import Any
 from .. import device as devices
 from .. import settings
 from ..device.buffer import Buffer, exchange
+from ..hooks import installed as hooks
 from ..schedule import schedule
 from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
@@ -26,6 +27,7 @@ from .versions import passing, with_readers
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
 CODE_SETTINGS = (
     "POLY_FUSION",
+    "POLY_KERNELS",
     "TIMING",
     "BEAM",
     "POLY_TUNED",
@@ -143,7 +145,8 @@ class _Realization:
         skipped: tuple[int, ...] = ()
         if any(n.op is Ops.AFTER and n.src[0].op is Ops.AFTER for n in print_.nodes):
             skipped = passing(print_.nodes, *self._outside(print_))
-        key = (print_.skeleton, skipped, devices.default(), *map(settings.get, CODE_SETTINGS))
+        made_by = (hooks.epoch, *map(settings.get, CODE_SETTINGS))
+        key = (print_.skeleton, skipped, devices.default(), *made_by)
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
             entry = self._first(print_, skipped)

@@ -22,7 +22,7 @@ from ..plugin import Device
 from ..schedule import CopyItem, KernelItem, Schedule
 from ..uop.ops import UOp
 from ..uop.sizes import capacity
-from . import kernels
+from . import kernels, pieces
 from .counters import Counters
 from .memory import Access, Lifetime, dependencies, place
 from .runtime import Runtime
@@ -47,6 +47,7 @@ class PlanStage:
     `variables` are positions in the routine's variables."""
 
     __slots__ = (
+        "__weakref__",
         "device",
         "executable",
         "externals",
@@ -352,15 +353,16 @@ def ready(stage: PlanStage, runtime: Runtime) -> Any:
     device, plan = stage.device, stage.plan
     if not devices.is_open(device) and devices.get(device.name) is not device:
         raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
-    if not plan.arena_bytes and stage.executable is not None:
-        return stage.executable
+    made = stage.executable  # read once: plugins that come or go take it away
+    if made is not None and not plan.arena_bytes:
+        return made
     arena = runtime.arena(device)
     arena.reserve(plan.arena_bytes)
-    if stage.executable is None or (plan.arena_bytes and stage.generation != arena.generation):
+    if made is None or (plan.arena_bytes and stage.generation != arena.generation):
         made = _prepared(stage, arena.handle if plan.arena_bytes else None)
-        stage.executable = _timed(made, device, runtime.counters) if stage.timed else made
-        stage.generation = arena.generation
-    return stage.executable
+        made = _timed(made, device, runtime.counters) if stage.timed else made
+        stage.executable, stage.generation = made, arena.generation
+    return made
 
 
 def _timed(executable: Any, device: Device, counters: Counters) -> Any:
@@ -378,13 +380,13 @@ def _timed(executable: Any, device: Device, counters: Counters) -> Any:
 def _prepared(stage: PlanStage, arena: Any) -> Any:
     device = stage.device
     try:
-        return device.prepare(stage.plan, stage.programs, arena)
+        return pieces.prepare(stage, arena)
     except DeviceMemoryError:
         raise
     except MemoryError:
         pool(device.name).trim()
     try:
-        return device.prepare(stage.plan, stage.programs, arena)
+        return pieces.prepare(stage, arena)
     except MemoryError as error:
         raise DeviceMemoryError(
             f"device {device.name!r} has no memory left for {len(stage.plan.steps)} steps."

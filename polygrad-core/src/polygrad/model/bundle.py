@@ -314,6 +314,13 @@ class Bundle:
             raise self.fail("describes other entrypoints than the graph has")
         return found
 
+    def graphs(self, device: str) -> tuple[dict[str, graph.Entrypoint], dict[str, UOp]]:
+        """The checked graphs over new leaves on `device`, and the leaves of the state. No weights
+        are read."""
+        inputs = {n: UOp.buffer(s.dtype, s.shape, device) for n, s in self.specs.items()}
+        symbols = {n: UOp.buffer(s.dtype, s.shape, device) for n, (_, s, _) in self.states.items()}
+        return self.read_graph(inputs, symbols), symbols
+
     def read_tuned(self) -> Tuned:
         """The transform lists, if the bundle has any."""
         if TUNING not in self.archive.members:

@@ -18,6 +18,7 @@ from ..errors import ArgumentError, StateError, UnknownName, no_such, public
 from ..files import SafetensorsFile, TensorSpec, atomic
 from ..files import safetensors as st
 from ..files.limits import DEFAULT, Limits
+from ..hooks import installed as hooks
 from ..nn.state import check_names as check_state_names
 from ..nn.state import from_bytes
 from ..schedule.cache import substitute_all
@@ -306,6 +307,8 @@ class Model(Trainable):
     def load(cls, source: Any, device: str | None = None, limits: Limits = DEFAULT) -> Model:
         """The Model of a .pgb bundle: a path or bytes. Raises BundleError for anything else.
 
+        A text such as "hub:name" is a path too, unless an installed plugin knows the file behind
+        it (the hook `polygrad_resolve_source`).
         Nothing in the file is executed: graphs are checked node by node and compiled here.
 
         >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)})
@@ -314,7 +317,7 @@ class Model(Trainable):
         """
         place = device_name(device)
         runtime = current()
-        with Bundle(source, limits) as bundle:
+        with Bundle(hooks.resolve(source), limits) as bundle:
             contents = bundle.read(place)
         model = cls.__new__(cls)
         generator = Draws()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .. import device, registry
+from ..hooks import installed as hooks
 from ..plugin import Descriptor
 
 __all__ = ["isolated_registry"]
@@ -23,5 +24,5 @@ def isolated_registry(*descriptors: Descriptor) -> Iterator[None]:
     ...     device.names()
     ()
     """
-    with registry.isolated(*descriptors), device.isolated():
+    with registry.isolated(*descriptors), hooks.isolated(), device.isolated():
         yield
