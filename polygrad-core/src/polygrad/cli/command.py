@@ -43,6 +43,14 @@ def tune(arguments: argparse.Namespace) -> Result:
     return tune.report(a.file, a.output, a.device, a.beam, a.seconds)
 
 
+def conformance(arguments: argparse.Namespace) -> Result:
+    from . import conformance
+
+    return conformance.report(
+        arguments.name, pattern=arguments.k, file=arguments.report, quiet=arguments.json
+    )
+
+
 class Verb(NamedTuple):
     run: Callable[[argparse.Namespace], Result]
     help: str
@@ -54,7 +62,15 @@ _VERBOSE = (
     {"action": "store_true", "help": "also where each device comes from and what it cost to ask"},
 )
 _BUNDLE = (("file",), {"metavar": "FILE.pgb", "help": "a bundle that Model.save wrote"})
+_KIT = (
+    (("name",), {"metavar": "NAME", "help": "the device, such as cpu or acme:1"}),
+    (("-k",), {"metavar": "TEXT", "default": "", "help": "only checks whose name contains TEXT"}),
+    (("--report",), {"metavar": "FILE", "help": "write every check's outcome to FILE as JSON"}),
+)
 VERBS: dict[str, Verb] = {
+    "conformance": Verb(
+        conformance, "check a device against everything that the contract asks of it", _KIT
+    ),
     "devices": Verb(
         devices,
         "list the installed devices and say which of them work here",
