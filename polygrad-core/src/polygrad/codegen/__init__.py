@@ -13,6 +13,7 @@ from .lists import Choice, replay
 from .lower import lower
 from .ordered import is_ordered
 from .recipes import choose
+from .words import in_words
 
 __all__ = ["compile_kernel", "lowered", "optimize"]
 
@@ -37,6 +38,16 @@ def compile_kernel(
         program = chain.program(sink, target, name)
     else:
         program = lowered(optimize(sink, target), target, name)
+
+
+def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
+    """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
+    whole = UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
+    if is_ordered(whole):
+        program = ordered.program(whole, target, name)
+    else:
+        kernel = optimize(whole, target)
+        program = lower(kernel, target, name, _note(kernel))
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program
 
