@@ -30,6 +30,11 @@ from .runtime import Runtime
 Item = KernelItem | CopyItem
 
 
+def most_buffers(device: str) -> int:
+    """How many buffers one kernel of a device may have."""
+    return devices.get(device).target.max_buffers
+
+
 def nbytes(leaf: UOp) -> int:
     """Bytes that a leaf's Buffer has: those of its largest size."""
     return capacity(leaf.shape) * leaf.dtype.itemsize
