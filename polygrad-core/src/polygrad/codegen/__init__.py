@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from .. import settings
 from ..contract import LinearProgram
+from ..dtype import dtypes
+from ..errors import UnsupportedOp
 from ..target import Target
 from ..uop.ops import Ops, UOp
+from ..uop.spec_program import lacking
 from . import chain, ordered
 from .chain_stages import is_chain
 from .kernel import Kernel, canonical
@@ -48,6 +51,7 @@ def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
     else:
         kernel = optimize(whole, target)
         program = lower(kernel, target, name, _note(kernel))
+    _refuse_what_is_missing(program, target)
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program
 
@@ -59,6 +63,19 @@ def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
 def lowered(kernel: Kernel, target: Target, name: str) -> LinearProgram:
     """The program of a transformed kernel."""
     return lower(kernel, target, name, _note(kernel))
+
+
+def _refuse_what_is_missing(program: LinearProgram, target: Target) -> None:
+    """Raise UnsupportedOp for what no decomposition gives a machine: a type that it lacks."""
+    found = lacking(program, target)
+    if found is not None:
+        op, dtype = found
+        what = "hold" if op is Ops.PARAM else f"compute {op.name} of"
+        hint = " (`%`, `//` and `fmod` of floats need it too)" if dtype is dtypes.float64 else ""
+        raise UnsupportedOp(
+            f"device {target.name!r} cannot {what} {dtype.name}: it has no such numbers{hint}."
+            " Cast to a narrower type, or compute on another device."
+        )
 
 
 def _note(kernel: Kernel) -> str:

@@ -135,6 +135,13 @@ def ramp(*shape: int, dtype: DType = dtypes.float32) -> Tensor:
     return Tensor([x if dtype.is_float else int(x) for x in numbers], dtype=dtype).reshape(*shape)
 
 
+def wide(*shape: int) -> Tensor:
+    """Numbers of all sizes up to 2^63, of both signs."""
+    n = math.prod(shape)
+    numbers = [(i * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> (i * 7) % 60 for i in range(n)]
+    return Tensor([x - ((x >> 63) << 64) for x in numbers], dtype="int64").reshape(*shape)
+
+
 def mixed(rows: int, columns: int) -> Tensor:
     """Strided, broadcast, flipped and padded views meet in one expression."""
     x = ramp(rows, columns)
@@ -162,6 +169,15 @@ WHOLE: dict[str, Callable[[], Tensor]] = {
     "sum-int32": lambda: ramp(9, 50, dtype=dtypes.int32).sum(axis=1),
     "sum-bool": lambda: (ramp(300) > 0).sum(),
     "mean-var": lambda: Tensor.stack(ramp(60).mean(), ramp(60).var()),
+    "sum-int64": lambda: wide(9, 50).sum(axis=1),
+    "sum-many": lambda: (wide(3, 70001) >> 2).sum(axis=1),
+    "max-int64": lambda: Tensor.cat(wide(6, 30).max(axis=1), wide(6, 30).min(axis=1)),
+    "cumsum-int32": lambda: ramp(300, dtype=dtypes.int32).cumsum(0),
+    "index-int64": lambda: ramp(10, 6)[Tensor([3, 0, 9, 3], dtype="int64")],
+    "int64-float32": lambda: wide(400).float(),
+    "uint64-float32": lambda: wide(400).cast("uint64").float(),
+    "float32-int64": lambda: (ramp(200) * 3e15).cast("int64"),
+    "int64-int16": lambda: wide(100).cast("int16"),
     "max-argmax": lambda: Tensor.cat(ramp(5, 40).max(axis=1), ramp(5, 40).argmax(axis=1).float()),
     "softmax": lambda: ramp(6, 19).softmax(axis=-1),
     "matmul": lambda: ramp(17, 23) @ ramp(23, 9),
