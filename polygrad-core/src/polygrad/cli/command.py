@@ -51,6 +51,12 @@ def conformance(arguments: argparse.Namespace) -> Result:
     )
 
 
+def new_backend(arguments: argparse.Namespace) -> Result:
+    from . import new_backend
+
+    return new_backend.report(arguments.name, arguments.dir)
+
+
 class Verb(NamedTuple):
     run: Callable[[argparse.Namespace], Result]
     help: str
@@ -67,6 +73,10 @@ _KIT = (
     (("-k",), {"metavar": "TEXT", "default": "", "help": "only checks whose name contains TEXT"}),
     (("--report",), {"metavar": "FILE", "help": "write every check's outcome to FILE as JSON"}),
 )
+_NEW = (
+    (("name",), {"metavar": "NAME", "help": "the device, such as acme"}),
+    (("--dir",), {"metavar": "DIR", "help": "where; polygrad-backend-NAME if not given"}),
+)
 VERBS: dict[str, Verb] = {
     "conformance": Verb(
         conformance, "check a device against everything that the contract asks of it", _KIT
@@ -75,6 +85,9 @@ VERBS: dict[str, Verb] = {
         devices,
         "list the installed devices and say which of them work here",
         [_VERBOSE],
+    ),
+    "new-backend": Verb(
+        new_backend, "write a package with a device that passes the conformance kit", _NEW
     ),
     "inspect": Verb(
         inspect,

@@ -45,6 +45,8 @@ def compile_kernel(
 
 def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
+    if not target.supports(Ops.ADD, dtypes.float64):
+        _refuse_float64(sink, target)
     whole = UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
     if is_ordered(whole):
         program = ordered.program(whole, target, name)
@@ -65,16 +67,24 @@ def lowered(kernel: Kernel, target: Target, name: str) -> LinearProgram:
     return lower(kernel, target, name, _note(kernel))
 
 
+def _refuse_float64(sink: UOp, target: Target) -> None:
+    """Raise UnsupportedOp for the one type that nothing is composed to stand for."""
+    if any(n.dtype is dtypes.float64 for n in sink.toposort()):
+        raise UnsupportedOp(
+            f"device {target.name!r} has no float64 (`%`, `//` and `fmod` of float32 compute in it"
+            " too). Cast to float32, or compute on another device."
+        )
+
+
 def _refuse_what_is_missing(program: LinearProgram, target: Target) -> None:
-    """Raise UnsupportedOp for what no decomposition gives a machine: a type that it lacks."""
+    """Raise UnsupportedOp for what no decomposition gives a machine."""
     found = lacking(program, target)
     if found is not None:
         op, dtype = found
         what = "hold" if op is Ops.PARAM else f"compute {op.name} of"
-        hint = " (`%`, `//` and `fmod` of floats need it too)" if dtype is dtypes.float64 else ""
         raise UnsupportedOp(
-            f"device {target.name!r} cannot {what} {dtype.name}: it has no such numbers{hint}."
-            " Cast to a narrower type, or compute on another device."
+            f"device {target.name!r} cannot {what} {dtype.name}, and nothing is composed to stand"
+            " for it. Cast to another type, or compute on another device."
         )
 
 

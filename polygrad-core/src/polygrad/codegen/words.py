@@ -22,7 +22,17 @@ from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
 from .integers import threefry_words
 from .kernel import extent, substitute
-from .words_arithmetic import BINARY, Words, casts, extended, from_word, less, number, shifted
+from .words_arithmetic import (
+    BINARY,
+    Words,
+    casts,
+    extended,
+    from_word,
+    less,
+    number,
+    select,
+    shifted,
+)
 
 _MEMORY: Final = frozenset({Ops.PARAM, Ops.LOCAL})
 _ORDERS: Final = {Ops.CMPLT: (False, False), Ops.CMPLE: (True, True)}
@@ -133,25 +143,27 @@ class _Split:
             return known if known is not None else extended(self.one[source], dtype)
         if op is Ops.BITCAST and node.src[0] in self.words:
             return self.words[node.src[0]]
+        return self._computed(node)
+
+    def _computed(self, node: UOp) -> Words:
+        """A value made of others of its dtype."""
+        op, signed = node.op, node.dtype is dtypes.int64
         if op is Ops.WHERE:
-            condition, a, b = node.src
-            pairs = zip(self.words[a], self.words[b], strict=True)
-            return Words(*(self.one[condition].where(x, y) for x, y in pairs))
+            a, b = (self.words[s] for s in node.src[1:])
+            return select(self.one[node.src[0]], a, b)
         if op in (Ops.SHL, Ops.SHR):
             value, count = (self.words[s] for s in node.src)
-            return shifted(op, value, count, signed=dtype is dtypes.int64)
+            return shifted(op, value, count, signed=signed)
         if op in (Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.IMOD):
             return self._divided(node)
         if op in _EXTREMES:
             a, b = (self.words[s] for s in node.src)
-            pair = (b, a) if op in (Ops.MAXIMUM, Ops.MAX) else (a, b)
-            take = less(*pair, signed=dtype is dtypes.int64)
-            return Words(*(take.where(x, y) for x, y in zip(a, b, strict=True)))
+            smaller = op in (Ops.MINIMUM, Ops.MIN)
+            return select(less(a, b, signed=signed), *((a, b) if smaller else (b, a)))
         make = BINARY.get(op)
         if make is None:
-            raise self._refusal(f"{op.name} of {dtype.name}")
-        made: Words = make(*(self.words[s] for s in node.src))
-        return made
+            raise self._refusal(f"{op.name} of {node.dtype.name}")
+        return make(*(self.words[s] for s in node.src))
 
     def _divided(self, node: UOp) -> Words:
         """By a power of two, or of numbers that 32 bits hold."""
@@ -203,7 +215,7 @@ class _Split:
         kind = dtypes.int32 if node.dtype is dtypes.int64 else dtypes.uint32
         high = high.bitcast(kind)
         best = UOp(Ops.REDUCE, kind, (high, *loops), node.arg)
-        again = {r: UOp.range(*r.src, self.next + i) for i, r in enumerate(loops)}
+        again = {r: UOp.range(r.src[0], r.src[1], self.next + i) for i, r in enumerate(loops)}
         self.next += len(loops)
         low, high = substitute((low, high), again)
         worst = UOp.const(dtypes.uint32, 0 if node.arg is Ops.MAXIMUM else dtypes.uint32.max)

@@ -124,15 +124,16 @@ def _from_float(x: UOp, *, signed: bool) -> Words:
     high = UOp.alu(Ops.TRUNC, size * (1.0 / TWO32))
     words = Words((size - high * TWO32).cast(U32), high.cast(U32))
     most = number((1 << 63) - 1 if signed else (1 << 64) - 1)
-    words = _select(size < (2.0**63 if signed else 2.0**64), words, most)
+    words = select(size < (2.0**63 if signed else 2.0**64), words, most)
     if not signed:
-        return _select(negative | x.ne(x), number(0), words)
+        return select(negative | x.ne(x), number(0), words)
     least = number(1 << 63)
-    below = _select(size < 2.0**63, negate(words), least)
-    return _select(x.ne(x), number(0), _select(negative, below, words))
+    below = select(size < 2.0**63, negate(words), least)
+    return select(x.ne(x), number(0), select(negative, below, words))
 
 
-def _select(condition: UOp, a: Words, b: Words) -> Words:
+def select(condition: UOp, a: Words, b: Words) -> Words:
+    """`a` where the condition holds, else `b`."""
     return Words(*(condition.where(x, y) for x, y in zip(a, b, strict=True)))
 
 
@@ -160,15 +161,15 @@ def _to_float(x: Words, signed: bool, dtype: DType) -> UOp:
         high = x.high.bitcast(I32) if signed else x.high
         return high.cast(dtype) * TWO32 + x.low.cast(dtype)
     negative = (x.high.bitcast(I32) < 0) if signed else UOp.const(dtypes.bool, False)
-    size = _select(negative, negate(x), x)
+    size = select(negative, negate(x), x)
     scale: Any = UOp.const(dtypes.float32, TWO32)
     short = size.high.eq(0)
-    size = _select(short, Words(UOp.const(U32, 0), size.low), size)
+    size = select(short, Words(UOp.const(U32, 0), size.low), size)
     scale = short.where(UOp.const(dtypes.float32, 1.0), scale)
     for step in (16, 8, 4):
         small = size.high < (1 << (32 - step))
         moved = Words(size.low << step, (size.high << step) | (size.low >> (32 - step)))
-        size = _select(small, moved, size)
+        size = select(small, moved, size)
         scale = small.where(scale * 2.0**-step, scale)
     leading = size.high | size.low.ne(0).cast(U32)
     value = leading.cast(dtypes.float32) * scale

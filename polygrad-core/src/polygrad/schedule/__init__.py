@@ -16,8 +16,8 @@ from .build import Builder, scatter_kernels
 from .chains import chained
 from .fusion import Fusion, Group, Use, _reaches
 from .indexing import flat
-from .limits import Cuts, Limit, add_cuts, unlimited
 from .items import CopyItem, Item, KernelItem
+from .limits import Cuts, Limit, add_cuts, unlimited
 from .rules import prepare
 from .sharing import share
 

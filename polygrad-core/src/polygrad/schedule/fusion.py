@@ -178,9 +178,7 @@ class Fusion:
     it.
     """
 
-    def __init__(
-        self, roots: Sequence[UOp], fuse: bool = True, cuts: Cuts | None = None
-    ) -> None:
+    def __init__(self, roots: Sequence[UOp], fuse: bool = True, cuts: Cuts | None = None) -> None:
         self.fuse = fuse  # False: every operation is a kernel of its own, for tests
         self.order = toposort(roots)
         self.facts = survey(self.order, roots, cuts)

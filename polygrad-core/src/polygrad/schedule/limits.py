@@ -58,28 +58,27 @@ def _piece(group: Group, fusion: Fusion, builder: Builder, most: int, device: st
     """The value inside a kernel that reads the most buffers which one kernel may read, and more
     than one: stored first, it is one buffer of this kernel."""
     reads: dict[tuple[UOp, Use], frozenset[UOp]] = {}
-    best: tuple[int, UOp] | None = None
+    best: UOp | None = None
+    widest = 2
     for node in fusion.order:
-        for use in {*fusion.uses[node], *filter(None, (fusion.home.get(node),))}:
+        home = fusion.home.get(node)
+        for use in dict.fromkeys((*fusion.uses[node], *((home,) if home else ()))):
             if use.kernel is not group:
                 continue
-            home = fusion.home.get(node)
-            inside = home == use
-            if node.op is Ops.BUFFER or (home is not None and not inside):
+            if node.op is Ops.BUFFER or (home is not None and home != use):
                 reads[node, use] = frozenset((node,))
                 continue
-            below = _below(node, use, fusion, reads)
-            reads[node, use] = below
-            fits = 1 < len(below) < most and node.dtype is not dtypes.index
-            if not inside and fits and node.op in _STORABLE and (best is None or len(below) >= best[0]):
-                best = (len(below), node)
+            below = reads[node, use] = _below(node, use, fusion, reads)
+            storable = home is None and node.op in _STORABLE and node.dtype is not dtypes.index
+            if storable and widest <= len(below) < most:
+                best, widest = node, len(below)
     if best is None:
         count = len(builder.kernels[group].slots)
         raise UnsupportedOp(
             f"device {device!r} takes {most} buffers a kernel, and one here needs {count} at once"
             f" ({group.stored[0].op.name}). Call .contiguous() on parts of its inputs."
         )
-    return best[1]
+    return best
 
 
 def _below(
@@ -87,8 +86,6 @@ def _below(
 ) -> frozenset[UOp]:
     """The stored values that a node reads at one of its uses."""
     links = fusion.links.get((node, use), ())
-    parts = [
-        reads.get((s, u), frozenset()) for s, u in zip(sources(node), links, strict=False)
-    ]
+    parts = [reads.get((s, u), frozenset()) for s, u in zip(sources(node), links, strict=False)]
     base = frozenset((node.src[0].base,)) if node.op is Ops.GATHER else frozenset()
     return base.union(*parts)

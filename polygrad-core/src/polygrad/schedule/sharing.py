@@ -28,9 +28,7 @@ class Touched(NamedTuple):
     loads: frozenset[tuple[UOp, UOp]] = frozenset()
 
 
-def share(
-    items: Sequence[Item], plain: frozenset[int], limit: Callable[[str], int]
-) -> list[Item]:
+def share(items: Sequence[Item], plain: frozenset[int], limit: Callable[[str], int]) -> list[Item]:
     """`items` with kernels merged. `plain` are the positions of those that may be: elementwise, or
     reductions that give one value for each element of the result; `limit` gives the number of
     buffers that a kernel of a device may have."""

@@ -85,7 +85,8 @@ MOVES = ("where", "cmplt", "cmple", "cmpeq", "cmpne")  # results need no roundin
 def alu(name: str, kind: str) -> Callable[..., Any]:
     """One operation on one lane."""
     if name == "not":
-        return operator.not_ if kind == "bool" else (lambda a, fit=fitted(kind): fit(~a))
+        wrap = fitted(kind)
+        return operator.not_ if kind == "bool" else (lambda a: wrap(~a))
     function, fit = FUNCTIONS[name], fitted(kind)
     return function if name in MOVES else lambda *lanes: fit(function(*lanes))
 

@@ -21,39 +21,12 @@ from polygrad.errors import UnsupportedOp
 from polygrad.plugin import Renderer
 from polygrad.uop.ops import COMPARISONS, Ops
 
-PURE = frozenset(
-    Ops[name]
-    for name in [
-        "ADD",
-        "SUB",
-        "MUL",
-        "NEG",
-        "MIN",
-        "MAX",
-        "DIV",
-        "SQRT",
-        "IDIV",
-        "IMOD",
-        "SHL",
-        "SHR",
-        "AND",
-        "OR",
-        "XOR",
-        "NOT",
-        "WHERE",
-        "CMPLT",
-        "CMPLE",
-        "CMPEQ",
-        "CMPNE",
-        "CAST",
-        "BITCAST",
-        "BROADCAST",
-        "VECTOR",
-        "EXTRACT",
-        "SHUFFLE",
-        "LANES",
-    ]
-)
+PURE = frozenset({
+    Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.MIN, Ops.MAX, Ops.DIV, Ops.SQRT, Ops.IDIV, Ops.IMOD,
+    Ops.SHL, Ops.SHR, Ops.AND, Ops.OR, Ops.XOR, Ops.NOT, Ops.WHERE, Ops.CMPLT, Ops.CMPLE,
+    Ops.CMPEQ, Ops.CMPNE, Ops.CAST, Ops.BITCAST, Ops.BROADCAST, Ops.VECTOR, Ops.EXTRACT,
+    Ops.SHUFFLE, Ops.LANES,
+})  # fmt: skip
 
 
 class SampleRenderer(Renderer):
