@@ -18,7 +18,7 @@ from .ordered import is_ordered
 from .recipes import choose
 from .words import in_words
 
-__all__ = ["compile_kernel", "lowered", "optimize"]
+__all__ = ["compile_kernel", "lowered", "optimize", "prepared"]
 
 
 def optimize(sink: UOp, target: Target) -> Kernel:
@@ -33,26 +33,15 @@ def compile_kernel(
 
     `choice`: a transform list in place of the recipe's. Raises ScheduleError if it is not legal.
     """
+    whole = prepared(sink, target)
     if choice is not None:
-        program = lowered(replay(canonical(sink), choice), target, name)
-    elif is_ordered(sink):
-        program = ordered.program(sink, target, name)
-    elif is_chain(sink):
-        program = chain.program(sink, target, name)
-    else:
-        program = lowered(optimize(sink, target), target, name)
-
-
-def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
-    """The program of a SINK. Buffer identity plays no part: equal kernels give equal programs."""
-    if not target.supports(Ops.ADD, dtypes.float64):
-        _refuse_float64(sink, target)
-    whole = UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
-    if is_ordered(whole):
+        program = lowered(replay(canonical(whole), choice), target, name)
+    elif is_ordered(whole):
         program = ordered.program(whole, target, name)
+    elif is_chain(whole):
+        program = chain.program(whole, target, name)
     else:
-        kernel = optimize(whole, target)
-        program = lower(kernel, target, name, _note(kernel))
+        program = lowered(optimize(whole, target), target, name)
     _refuse_what_is_missing(program, target)
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program
@@ -65,6 +54,14 @@ def compile_kernel(sink: UOp, target: Target, name: str) -> LinearProgram:
 def lowered(kernel: Kernel, target: Target, name: str) -> LinearProgram:
     """The program of a transformed kernel."""
     return lower(kernel, target, name, _note(kernel))
+
+
+def prepared(sink: UOp, target: Target) -> UOp:
+    """A SINK in types that the target has: 64-bit integers as words where it lacks them. Raises
+    UnsupportedOp for what cannot be."""
+    if not target.supports(Ops.ADD, dtypes.float64):
+        _refuse_float64(sink, target)
+    return UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
 
 
 def _refuse_float64(sink: UOp, target: Target) -> None:
