@@ -75,6 +75,11 @@ def _refuse_float64(sink: UOp, target: Target) -> None:
 
 def _refuse_what_is_missing(program: LinearProgram, target: Target) -> None:
     """Raise UnsupportedOp for what no decomposition gives a machine."""
+    if len(program.params) > target.max_buffers:
+        raise UnsupportedOp(
+            f"device {target.name!r} takes {target.max_buffers} buffers a kernel, and"
+            f" {program.name} has {len(program.params)}."
+        )
     found = lacking(program, target)
     if found is not None:
         op, dtype = found

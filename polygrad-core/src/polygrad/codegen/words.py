@@ -6,8 +6,8 @@ its high word, so a buffer of n is one of 2 n words; a register value is two val
 of sums of short pieces of the words, which cannot carry. Counters and offsets (`index`) are no part
 of this: on such a machine they have 32 bits.
 
-What stays undone (products and extremes over an axis in an order of their own, divisions by what is
-no power of two) raises UnsupportedOp by name.
+What stays undone (products over an axis, running products and extremes) raises UnsupportedOp by
+name.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .words_arithmetic import (
     BINARY,
     Words,
     casts,
+    divided,
     extended,
     from_word,
     less,
@@ -154,7 +155,7 @@ class _Split:
         if op in (Ops.SHL, Ops.SHR):
             value, count = (self.words[s] for s in node.src)
             return shifted(op, value, count, signed=signed)
-        if op in (Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.IMOD):
+        if op in (Ops.FLOORDIV, Ops.FLOORMOD):
             return self._divided(node)
         if op in _EXTREMES:
             a, b = (self.words[s] for s in node.src)
@@ -166,21 +167,21 @@ class _Split:
         return make(*(self.words[s] for s in node.src))
 
     def _divided(self, node: UOp) -> Words:
-        """By a power of two, or of numbers that 32 bits hold."""
+        """By a power of two with shifts, in 32 bits what these hold, else in full."""
         a, b = node.src
-        floor = node.op in (Ops.FLOORDIV, Ops.FLOORMOD)
-        divide = node.op in (Ops.FLOORDIV, Ops.IDIV)
+        signed = node.dtype is dtypes.int64
+        divides = node.op is Ops.FLOORDIV
         c = int(b.arg) if b.op is Ops.CONST else 0
-        if c > 0 and c & (c - 1) == 0 and (floor or (a.lo is not None and a.lo >= 0)):
-            if not divide:
+        if c > 0 and c & (c - 1) == 0:
+            if not divides:
                 return BINARY[Ops.AND](self.words[a], number(c - 1))
-            signed = node.dtype is dtypes.int64
-            return shifted(Ops.SHR, self.words[a], number(c.bit_length() - 1), signed=signed)
-        small = dtypes.int32
-        if all(_within(x, small) for x in (a, b)) and not (b.lo or 0) <= -1:
-            words = [self.words[x].low.bitcast(small) for x in (a, b)]
-            return extended(UOp(node.op, small, tuple(words)), node.dtype)
-        raise self._refusal(f"division of {node.dtype.name}")
+            count = number(c.bit_length() - 1)
+            return shifted(Ops.SHR, self.words[a], count, signed=signed)
+        if all(_within(x, dtypes.int32) for x in (a, b)) and (b.lo or 0) > 0:
+            short = tuple(self.words[x].low.bitcast(dtypes.int32) for x in (a, b))
+            return extended(UOp(node.op, dtypes.int32, short), node.dtype)
+        quotient, rest = divided(self.words[a], self.words[b], signed=signed)
+        return quotient if divides else rest
 
     def _reduced(self, node: UOp) -> Words:
         if node.arg is Ops.ADD:

@@ -174,3 +174,37 @@ def _to_float(x: Words, signed: bool, dtype: DType) -> UOp:
     leading = size.high | size.low.ne(0).cast(U32)
     value = leading.cast(dtypes.float32) * scale
     return negative.where(-value, value).cast(dtype)
+
+
+# ---- division
+
+
+def divided(a: Words, b: Words, *, signed: bool) -> tuple[Words, Words]:
+    """The quotient rounded down and the remainder that belongs to it; 0 and 0 for a divisor 0."""
+    top = UOp.const(U32, 31)
+    zero = UOp.const(dtypes.bool, False)
+    minus_a, minus_b = ((x.high >> top).ne(0) if signed else zero for x in (a, b))
+    size_a, size_b = select(minus_a, negate(a), a), select(minus_b, negate(b), b)
+    quotient, rest = _of_sizes(size_a, size_b)
+    differ = minus_a ^ minus_b
+    down = differ & (rest.low | rest.high).ne(0)
+    quotient = select(down, add(quotient, number(1)), quotient)
+    rest = select(down, subtract(size_b, rest), rest)
+    quotient = select(differ, negate(quotient), quotient)
+    rest = select(minus_b, negate(rest), rest)
+    nothing = (b.low | b.high).eq(0)
+    return select(nothing, number(0), quotient), select(nothing, number(0), rest)
+
+
+def _of_sizes(a: Words, b: Words) -> tuple[Words, Words]:
+    """Of unsigned numbers, by float32: each step takes off a quotient that is never too large, as
+    it is made smaller by more than three roundings err, and leaves less than 2^-20 of it and one
+    divisor. Four steps leave a quotient of 1 at most."""
+    quotient, rest = number(0), a
+    divisor = _to_float(b, False, dtypes.float32)
+    for _ in range(4):
+        guess = _to_float(rest, False, dtypes.float32) / divisor * (1.0 - 2.0**-21)
+        part = _from_float(guess, signed=False)
+        quotient, rest = add(quotient, part), subtract(rest, multiply(part, b))
+    more = ~less(rest, b, signed=False)
+    return select(more, add(quotient, number(1)), quotient), select(more, subtract(rest, b), rest)

@@ -115,8 +115,6 @@ def elementwise_checks(target: Target) -> Iterator[Check]:
         functions = TWO | (FLOATS if dtype.is_float else INTS)
         if dtype.is_float and not target.supports(Ops.ADD, dtypes.float64):
             functions = {n: f for n, f in functions.items() if n not in ("mod", "floordiv")}
-        if dtype.itemsize == 8 and not target.supports(Ops.ADD, dtype):
-            functions = {n: f for n, f in functions.items() if n not in ("mod", "floordiv")}
         for name, function in functions.items():
             check = elementwise(function, (dtype, dtype), name not in inexact)
             yield Check(f"functions/{name}-{dtype.name}", check)
