@@ -52,8 +52,10 @@ def lacks(target: Target) -> bool:
 def in_words(roots: Iterable[UOp], target: Target) -> list[UOp]:
     """`roots` without 64-bit integers; a store of one becomes two."""
     roots = list(roots)
+    if not lacks(target):
+        return roots
     nodes = toposort(roots)
-    if not lacks(target) or not any(is_wide(n.dtype) for n in nodes):
+    if not any(is_wide(n.dtype) for n in nodes):
         return roots
     split = _Split(target, nodes)
     for node in nodes:
