@@ -61,7 +61,8 @@ def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -
     writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
     results = tuple(leaves.get(r, r) for r in wanted)
     if fusion.fuse:
-        items = chained(items, {*results, *(leaf for pair in writes for leaf in pair)})
+        kept = {*results, *(leaf for pair in writes for leaf in pair)}
+        items = chained(items, kept, limit)
     return Schedule(tuple(items), results, writes)
 
 
