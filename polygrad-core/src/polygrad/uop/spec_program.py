@@ -287,9 +287,6 @@ def _access(c: Checker, i: Instr, value: DType, access: str, gated: bool) -> str
             return f"touches element {offset.arg} of {size}"
     if base.op is Ops.PARAM and access not in c.program.params[base.arg].access:
         return f"parameter {base.arg} is declared {c.program.params[base.arg].access!r}"
-    widths = c.target.memory_bytes if c.target is not None and base.op is Ops.PARAM else ()
-    if widths and value.itemsize not in widths:
-        return f"moves {value.itemsize} bytes at once, and the machine {widths}"
     return None
 
 

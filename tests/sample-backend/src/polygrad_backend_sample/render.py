@@ -61,6 +61,11 @@ class SampleRenderer(Renderer):
             return f"r{i} = variable {dtype.name} {names.index(arg)}"
         if op is Ops.LOCAL:
             return f"m{i} = local {dtype.name} {arg[0]}"
+        if op in (Ops.LOAD, Ops.STORE):
+            moved = dtype if op is Ops.LOAD else ops[src[1]].dtype
+            in_memory = ops[ops[src[0]].src[0]].op is Ops.PARAM
+            if in_memory and moved.itemsize not in self.target.memory_bytes:
+                raise UnsupportedOp(f"sample cannot move {moved.name} at once ({program.name})")
         if op is Ops.LOAD:
             return f"r{i} = load {dtype.name} {_address(ops, src)}"
         if op is Ops.STORE:
