@@ -126,6 +126,15 @@ def typecheck(session: nox.Session) -> None:
 
 
 @nox.session
+def conformance(session: nox.Session) -> None:
+    """The kit on the devices of ours and on a stranger's, which lacks much."""
+    install(session, *EVERY, extra=groups("test"))
+    session.install("--no-deps", "--no-build-isolation", str(ROOT / "tests/sample-backend"))
+    for device in session.posargs or ("interp", "cpu", "sample"):
+        session.run("polygrad", "conformance", device)
+
+
+@nox.session
 def core(session: nox.Session) -> None:
     """Only the core's wheel in a clean environment, without numpy: it works, on interp alone."""
     dist = Path(session.create_tmp()) / "core"

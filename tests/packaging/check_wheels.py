@@ -49,7 +49,7 @@ def source_files(source: Path | None) -> set[str]:
     return {
         path.relative_to(source).as_posix()
         for path in paths
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix in (".py", ".toml", ".md") or path.name == "py.typed"
     }
 
 

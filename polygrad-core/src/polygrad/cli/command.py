@@ -89,6 +89,20 @@ def new_format(arguments: argparse.Namespace) -> Result:
     return new_format.report(arguments.name, arguments.dir)
 
 
+def conformance(arguments: argparse.Namespace) -> Result:
+    from . import conformance
+
+    return conformance.report(
+        arguments.name, pattern=arguments.k, file=arguments.report, quiet=arguments.json
+    )
+
+
+def new_backend(arguments: argparse.Namespace) -> Result:
+    from . import new_backend
+
+    return new_backend.report(arguments.name, arguments.dir)
+
+
 class Verb(NamedTuple):
     run: Callable[[argparse.Namespace], Result]
     help: str
@@ -100,11 +114,26 @@ _VERBOSE = (
     {"action": "store_true", "help": "also where each device comes from and what it cost to ask"},
 )
 _BUNDLE = (("file",), {"metavar": "FILE.pgb", "help": "a bundle that Model.save wrote"})
+_KIT = (
+    (("name",), {"metavar": "NAME", "help": "the device, such as cpu or acme:1"}),
+    (("-k",), {"metavar": "TEXT", "default": "", "help": "only checks whose name contains TEXT"}),
+    (("--report",), {"metavar": "FILE", "help": "write every check's outcome to FILE as JSON"}),
+)
+_NEW = (
+    (("name",), {"metavar": "NAME", "help": "the device, such as acme"}),
+    (("--dir",), {"metavar": "DIR", "help": "where; polygrad-backend-NAME if not given"}),
+)
 VERBS: dict[str, Verb] = {
+    "conformance": Verb(
+        conformance, "check a device against everything that the contract asks of it", _KIT
+    ),
     "devices": Verb(
         devices,
         "list the installed devices and say which of them work here",
         [_VERBOSE],
+    ),
+    "new-backend": Verb(
+        new_backend, "write a package with a device that passes the conformance kit", _NEW
     ),
     "inspect": Verb(
         inspect,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from .. import settings
 from ..contract import LinearProgram
+from ..dtype import dtypes
+from ..errors import UnsupportedOp
 from ..target import Target
 from ..uop.ops import Ops, UOp
+from ..uop.spec_program import lacking
 from . import chain, ordered
 from .chain_stages import is_chain
 from .kernel import Kernel, canonical
@@ -13,8 +16,9 @@ from .lists import Choice, replay
 from .lower import lower
 from .ordered import is_ordered
 from .recipes import choose
+from .words import in_words
 
-__all__ = ["compile_kernel", "lowered", "optimize"]
+__all__ = ["compile_kernel", "lowered", "optimize", "prepared"]
 
 
 def optimize(sink: UOp, target: Target) -> Kernel:
@@ -29,14 +33,16 @@ def compile_kernel(
 
     `choice`: a transform list in place of the recipe's. Raises ScheduleError if it is not legal.
     """
+    whole = prepared(sink, target)
     if choice is not None:
-        program = lowered(replay(canonical(sink), choice), target, name)
-    elif is_ordered(sink):
-        program = ordered.program(sink, target, name)
-    elif is_chain(sink):
-        program = chain.program(sink, target, name)
+        program = lowered(replay(canonical(whole), choice), target, name)
+    elif is_ordered(whole):
+        program = ordered.program(whole, target, name)
+    elif is_chain(whole):
+        program = chain.program(whole, target, name)
     else:
-        program = lowered(optimize(sink, target), target, name)
+        program = lowered(optimize(whole, target), target, name)
+    _refuse_what_is_missing(program, target)
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program
 
@@ -48,6 +54,40 @@ def compile_kernel(
 def lowered(kernel: Kernel, target: Target, name: str) -> LinearProgram:
     """The program of a transformed kernel."""
     return lower(kernel, target, name, _note(kernel))
+
+
+def prepared(sink: UOp, target: Target) -> UOp:
+    """A SINK in types that the target has: 64-bit integers as words where it lacks them. Raises
+    UnsupportedOp for what cannot be."""
+    if not target.supports(Ops.ADD, dtypes.float64):
+        _refuse_float64(sink, target)
+    return UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
+
+
+def _refuse_float64(sink: UOp, target: Target) -> None:
+    """Raise UnsupportedOp for the one type that nothing is composed to stand for."""
+    if any(n.dtype is dtypes.float64 for n in sink.toposort()):
+        raise UnsupportedOp(
+            f"device {target.name!r} has no float64 (`%`, `//` and `fmod` of float32 compute in it"
+            " too). Cast to float32, or compute on another device."
+        )
+
+
+def _refuse_what_is_missing(program: LinearProgram, target: Target) -> None:
+    """Raise UnsupportedOp for what no decomposition gives a machine."""
+    if len(program.params) > target.max_buffers:
+        raise UnsupportedOp(
+            f"device {target.name!r} takes {target.max_buffers} buffers a kernel, and"
+            f" {program.name} has {len(program.params)}."
+        )
+    found = lacking(program, target)
+    if found is not None:
+        op, dtype = found
+        what = "hold" if op is Ops.PARAM else f"compute {op.name} of"
+        raise UnsupportedOp(
+            f"device {target.name!r} cannot {what} {dtype.name}, and nothing is composed to stand"
+            " for it. Cast to another type, or compute on another device."
+        )
 
 
 def _note(kernel: Kernel) -> str:

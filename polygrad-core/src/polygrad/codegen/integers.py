@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes
+from ..target import Target
 from ..uop.ops import Ops, UOp
 from ..uop.rewrite import Rules
 
@@ -83,7 +84,7 @@ def integer_extreme(u: UOp) -> UOp | None:
 
 
 @RULES.on(Ops.FLOORDIV, Ops.FLOORMOD)
-def floor_division(u: UOp) -> UOp | None:
+def floor_division(u: UOp, target: Target) -> UOp | None:
     if not u.dtype.is_int:
         return None
     a, b = u.src
@@ -93,7 +94,7 @@ def floor_division(u: UOp) -> UOp | None:
     if u.dtype.is_unsigned or (_at_least(a, 0) and _at_least(b, 0)):
         return _unsigned(u.op, a, b)
     if _at_least(b, 1):
-        return _by_positive(u.op, a, b)
+        return _by_positive(u.op, a, b, _bits(a.dtype, target))
     return _signed(u.op, a, b)
 
 
@@ -120,9 +121,15 @@ def _unsigned(op: Ops, a: UOp, b: UOp) -> UOp:
     return made if op is Ops.FLOORMOD else zero.where(UOp.const(a.dtype, 0), made)  # x % 1 is 0
 
 
-def _by_positive(op: Ops, a: UOp, b: UOp) -> UOp:
+def _bits(dtype: DType, target: Target) -> int:
+    """The width of an integer type; of an offset, what the target computes those in."""
+    narrow = dtype.kind == "index" and not target.supports(Ops.ADD, dtypes.int64)
+    return 32 if narrow else dtype.bits
+
+
+def _by_positive(op: Ops, a: UOp, b: UOp, bits: int) -> UOp:
     """The remainder is negative where truncation rounded up; its sign bits are then all ones."""
-    last = UOp.const(a.dtype, a.dtype.bits - 1)
+    last = UOp.const(a.dtype, bits - 1)
     if op is Ops.FLOORMOD:
         remainder = _truncating(op, a, b)
         return remainder + (UOp(Ops.SHR, a.dtype, (remainder, last)) & b)
@@ -152,14 +159,14 @@ def _signed(op: Ops, a: UOp, b: UOp) -> UOp:
 
 
 @RULES.on(Ops.SHL, Ops.SHR)
-def shift(u: UOp) -> UOp | None:
+def shift(u: UOp, target: Target) -> UOp | None:
     """A count outside [0, width) leaves nothing, or the sign: the bits of a count as unsigned say
     so."""
     value, count = u.src
-    width = u.dtype.bits
+    width = _bits(u.dtype, target)
     if count.lo is not None and count.lo >= 0 and count.hi is not None and count.hi < width:
         return None
-    unsigned = _UNSIGNED[count.dtype]
+    unsigned = dtypes.uint32 if _bits(count.dtype, target) == 32 else _UNSIGNED[count.dtype]
     bits = count.bitcast(unsigned)
     if u.op is Ops.SHR and not u.dtype.is_unsigned:
         last = UOp(Ops.MIN, unsigned, (bits, UOp.const(unsigned, width - 1)))

@@ -14,6 +14,7 @@ from .linearize import program
 from .masks import narrow_masks
 from .offsets import ordered_offsets
 from .postfix import postfix
+from .words import in_words, lacks
 
 
 def lower(kernel: Kernel, target: Target, name: str, note: str = "") -> LinearProgram:
@@ -33,6 +34,8 @@ def _decomposed(kernel: Kernel, target: Target) -> Kernel:
     """Stores and loop bounds in operations of the target, in one pass over what they share."""
     everything = UOp(Ops.SINK, dtypes.void, (*kernel.stores, *kernel.order))
     new = decompose(everything, target).src
+    if lacks(target):  # what a rule computed in 64 bits
+        new = decompose(UOp(Ops.SINK, dtypes.void, tuple(in_words(new, target))), target).src
     stores, order = new[: len(kernel.stores)], new[len(kernel.stores) :]
     kinds = {
         b: kernel.kinds[a] for a, b in zip(kernel.order, order, strict=True) if a in kernel.kinds

@@ -22,6 +22,7 @@ from .kernel import Kernel, extent, static
 from .lanes import is_lane, lanes_last, widened
 from .lower import index_dtype
 from .printing import Printer
+from .words import in_words, lacks
 
 MOVES = frozenset({Ops.PARAM, Ops.LOCAL, Ops.AFTER, Ops.INDEX, Ops.RANGE, Ops.CONST, Ops.VARIABLE})
 
@@ -34,7 +35,11 @@ def is_ordered(sink: UOp) -> bool:
 def program(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The LinearProgram of an ordered kernel."""
     grid = _independent(sink)
-    sink = lanes_last(decompose(expanded(widened(sink, target)), target))
+    sink = decompose(expanded(widened(sink, target)), target)
+    if lacks(target):  # what a rule computed in 64 bits
+        apart = UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
+        sink = decompose(apart, target)
+    sink = lanes_last(sink)
     nest = analyse(sink)
     nodes = sink.toposort()
     accesses = [n for n in nodes if n.op in _ACCESS]

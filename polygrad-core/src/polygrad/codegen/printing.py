@@ -204,9 +204,10 @@ class Printer:
     def load(self, node: UOp) -> int:
         addresses, contiguous = self.address(node)
         lanes = self.lanes(node)
-        if contiguous:
+        if contiguous and self.in_one(node, 1, lanes):
             gate = self.gate(node, 1, lanes)
             return self.emit(Ops.LOAD, node.dtype.vec(lanes), (addresses[0], *gate))
+        addresses = self.spread(node, addresses, lanes)
         gate = self.gate(node, 1, lanes)
         parts = []
         for i, address in enumerate(addresses):
@@ -237,9 +238,9 @@ class Printer:
 
     def write(self, store: UOp, value: int, address: tuple[list[int], bool]) -> int:
         addresses, contiguous = address
-        if not contiguous:
-            return self.write_apart(store, value, addresses)
         lanes = self.lanes(store.src[0])
+        if not (contiguous and self.in_one(store, 2, lanes)):
+            return self.write_apart(store, value, self.spread(store, addresses, lanes))
         gate = self.gate(store, 2, lanes)
         src = (addresses[0], self.broadcast(value, lanes), *gate)
         return self.emit(Ops.STORE, dtypes.void, src, store.arg)
@@ -254,6 +255,23 @@ class Printer:
             guard = tuple(self.emit(Ops.EXTRACT, dtypes.bool, (g,), i) for g in gate)
             self.emit(Ops.STORE, dtypes.void, (address, one, *guard), store.arg)
         return len(self.ops) - 1
+
+    def in_one(self, node: UOp, at: int, lanes: int) -> bool:
+        """May these lanes be one access? A gate with a bit for each is not every machine's."""
+        return lanes == 1 or len(node.src) <= at or self.target.lane_gates
+
+    def spread(self, node: UOp, addresses: list[int], lanes: int) -> list[int]:
+        """An address for each lane."""
+        if len(addresses) == lanes:
+            return addresses
+        base, offset = self.ops[addresses[0]].src
+        index = node.src[0]
+        out = []
+        for i in range(lanes):
+            step = self.constant(self.index, i)
+            at = self.emit(Ops.ADD, self.index, (offset, step))
+            out.append(self.emit(Ops.INDEX, index.dtype, (base, at)))
+        return out
 
     def gate(self, node: UOp, at: int, lanes: int) -> tuple[int, ...]:
         if len(node.src) <= at:

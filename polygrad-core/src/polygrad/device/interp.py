@@ -43,6 +43,8 @@ class Handle:
 
 class InterpAllocator(Allocator[Handle]):
     def alloc(self, nbytes: int, *, zeroed: bool = False) -> Handle:
+        if nbytes >> 47:  # repeating a bytearray so often may print an error as well (CPython 3.11)
+            raise MemoryError(f"no machine has {nbytes} bytes")
         # All bits set is NaN in every float type: reading what nobody wrote shows.
         return Handle(bytearray(nbytes) if zeroed else bytearray(b"\xff") * nbytes, 0, nbytes)
 

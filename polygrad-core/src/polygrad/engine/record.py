@@ -26,7 +26,7 @@ from ..uop.ops import Ops, UOp, toposort
 from ..uop.sizes import exchanged, variables_of
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
-from .stages import CopyStage, PlanStage, Routine, assemble
+from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers
 from .stages import ready as ready_stage
 from .versions import Holder, have_readers
 
@@ -97,7 +97,7 @@ def make_plan(
             for i, v in enumerate(given)
         }
         plain, new = exchanged(graph, renamed)
-        planned = schedule(plain, devices.default())
+        planned = schedule(plain, devices.default(), most_buffers)
         held = _held_leaves(graph, inputs)
         # A leaf of a size that varies has another shape in the graph that is planned.
         slots = {new.get(leaf, leaf): i for i, leaf in enumerate([*inputs, *held])}

@@ -30,6 +30,11 @@ from .runtime import Runtime
 Item = KernelItem | CopyItem
 
 
+def most_buffers(device: str) -> int:
+    """How many buffers one kernel of a device may have."""
+    return devices.get(device).target.max_buffers
+
+
 def nbytes(leaf: UOp) -> int:
     """Bytes that a leaf's Buffer has: those of its largest size."""
     return capacity(leaf.shape) * leaf.dtype.itemsize
@@ -287,13 +292,17 @@ class _Planner:
         self.uses.append(use)
         renamed = {f"v{i}": v.arg[0] for i, v in enumerate(item.variables)}
         fixed = {f"v{i}": n for i, n in enumerate(item.values) if n is not None}
+        own = {f"v{i}": v for i, v in enumerate(item.variables)}
         for spec in linear.variables:
-            if spec.name not in fixed:
-                self._variable(renamed[spec.name], spec)
+            name, _, word = spec.name.partition(".")
+            if word:  # half of a number that the machine has no type for
+                spec = VariableSpec(name, own[name].dtype, *own[name].arg[1:3])
+            if name not in fixed:
+                self._variable(renamed[name], spec)
         return Launch(
             linear.name,
             tuple(at),
-            tuple((fixed.get(v.name, renamed[v.name]),) for v in linear.variables),
+            tuple(_scalar(v.name, fixed, renamed) for v in linear.variables),
             tuple(_renamed(g, renamed) for g in linear.grid),
         )
 
@@ -338,6 +347,18 @@ class _Planner:
         if buffer.kind == "arena":
             return Access(0, buffer.offset, buffer.offset + buffer.nbytes, writes)
         return Access(1 + buffer.slot, 0, buffer.nbytes, writes)
+
+
+def _scalar(name: str, fixed: Mapping[str, int], renamed: Mapping[str, str]) -> Postfix:
+    """What a launch gives for a variable of a kernel: a number, a variable, or a word of one."""
+    name, _, word = name.partition(".")
+    value = fixed.get(name, renamed[name])
+    return {"": (value,), "low": (value, _WORD, "%"), "high": (value, _WORD, "//", _WORD, "%")}[
+        word
+    ]
+
+
+_WORD = 1 << 32
 
 
 def _renamed(expr: Postfix, names: Mapping[str, str]) -> Postfix:

@@ -17,6 +17,7 @@ from .chains import chained
 from .fusion import Fusion, Group, Use, _reaches
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem
+from .limits import Cuts, Limit, add_cuts, unlimited
 from .rules import prepare
 from .sharing import share
 
@@ -33,29 +34,35 @@ class Schedule:
     writes: tuple[tuple[UOp, UOp], ...]
 
 
-def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
-    """Plan the computation of `roots`. `device` is for graphs that read no buffer at all."""
+def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -> Schedule:
+    """Plan the computation of `roots`. `device` is for graphs that read no buffer at all; `limit`
+    gives the number of buffers that a kernel of a device may have."""
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_tensor
 
         verify_tensor(roots)
     wanted = prepare(roots)
-    fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")))
-    devices = _devices(fusion.order, device)
-    in_place = _in_place(fusion, wanted)
-    leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}
-    builder = Builder(fusion, leaves)
+    cuts = Cuts()
+    while True:
+        fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")), cuts)
+        devices = _devices(fusion.order, device)
+        in_place = _in_place(fusion, wanted)
+        leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}
+        builder = Builder(fusion, leaves)
+        if not add_cuts(cuts, fusion, builder, devices, limit):
+            break
     items: list[Item] = []
     plain: set[int] = set()
     for group in _ordered(fusion.groups):
         if fusion.fuse and _plain(group):
             plain.add(len(items))
         items += _items(group, builder, leaves, devices)
-    items = share(items, frozenset(plain))
+    items = share(items, frozenset(plain), limit)
     writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
     results = tuple(leaves.get(r, r) for r in wanted)
     if fusion.fuse:
-        items = chained(items, {*results, *(leaf for pair in writes for leaf in pair)})
+        kept = {*results, *(leaf for pair in writes for leaf in pair)}
+        items = chained(items, kept, limit)
     return Schedule(tuple(items), results, writes)
 
 

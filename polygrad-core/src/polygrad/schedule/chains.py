@@ -13,7 +13,7 @@ are read by nobody else; whatever else a kernel of the chain stores is an output
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -159,8 +159,8 @@ class Chain:
 
 
 class _Search:
-    def __init__(self, facts: Sequence[Facts], kept: set[UOp]) -> None:
-        self.facts, self.kept = facts, kept
+    def __init__(self, facts: Sequence[Facts], kept: set[UOp], limit: Callable[[str], int]) -> None:
+        self.facts, self.kept, self.limit = facts, kept, limit
         self.readers: dict[UOp, list[int]] = {}
         self.writers: dict[UOp, list[int]] = {}
         for at, one in enumerate(facts):
@@ -240,17 +240,19 @@ class _Search:
         written = {leaf for f in facts for leaf in f.stores if leaf not in chain.inner}
         read = {leaf for f in facts for leaf in f.loads if leaf not in chain.inner}
         devices = {f.kernel.device for f in facts}
-        if written & read or len(devices) > 1 or len(written | read) > MOST_BUFFERS:
+        most = min(MOST_BUFFERS, *map(self.limit, devices))
+        if written & read or len(devices) > 1 or len(written | read) > most:
             return False
         return all(len(self.writers[leaf]) == 1 for leaf in written)
 
 
-def chained(items: Sequence[Item], kept: Iterable[UOp]) -> list[Item]:
-    """`items` with chains merged; `kept` are the buffers that somebody reads afterwards."""
+def chained(items: Sequence[Item], kept: Iterable[UOp], limit: Callable[[str], int]) -> list[Item]:
+    """`items` with chains merged; `kept` are the buffers that somebody reads afterwards, `limit`
+    gives the number of buffers that a kernel of a device may have."""
     facts, wanted = [facts_of(i) for i in items], set(kept)
     seen: set[UOp] = set()
     while True:
-        found = next(_chains(_Search(facts, wanted), seen), None)
+        found = next(_chains(_Search(facts, wanted, limit), seen), None)
         if found is None:
             return [f.item for f in facts]
         facts = found

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..dtype import dtypes
 from ..uop.costs import COSTS
@@ -24,6 +24,9 @@ from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from ..uop.sizes import capacity
 from .indexing import Index, both, source_index
+
+if TYPE_CHECKING:
+    from .limits import Cuts
 
 # weighted ops that are cheaper to repeat in another kernel than to store
 RECOMPUTE_COST: Final = 32
@@ -95,10 +98,13 @@ class Facts:
     deep: set[UOp] = field(default_factory=set)  # where a chain is cut: a kernel of its own
 
 
-def survey(order: Sequence[UOp], roots: Sequence[UOp]) -> Facts:
+def survey(order: Sequence[UOp], roots: Sequence[UOp], cuts: Cuts | None = None) -> Facts:
     """Facts of every node, and the nodes that must be stored."""
     facts = Facts()
     facts.forced.update(r for r in roots if r.op is not Ops.BUFFER)
+    if cuts is not None:
+        facts.forced |= cuts.stored | cuts.alone
+        facts.deep |= cuts.stored | cuts.alone
     for node in order:
         _survey(node, facts)
     return facts
@@ -172,10 +178,10 @@ class Fusion:
     it.
     """
 
-    def __init__(self, roots: Sequence[UOp], fuse: bool = True) -> None:
+    def __init__(self, roots: Sequence[UOp], fuse: bool = True, cuts: Cuts | None = None) -> None:
         self.fuse = fuse  # False: every operation is a kernel of its own, for tests
         self.order = toposort(roots)
-        self.facts = survey(self.order, roots)
+        self.facts = survey(self.order, roots, cuts)
         self.roots = frozenset(roots)
         self.whole: dict[UOp, set[Group]] = {}  # kernels that read all of a stored node's buffer
         self.uses: dict[UOp, dict[Use, list[Around | None]]] = {n: {} for n in self.order}

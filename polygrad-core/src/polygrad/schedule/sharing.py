@@ -9,7 +9,7 @@ in whatever number, are then one pass over it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ..uop.ops import Ops, UOp, toposort
@@ -28,9 +28,10 @@ class Touched(NamedTuple):
     loads: frozenset[tuple[UOp, UOp]] = frozenset()
 
 
-def share(items: Sequence[Item], plain: frozenset[int]) -> list[Item]:
+def share(items: Sequence[Item], plain: frozenset[int], limit: Callable[[str], int]) -> list[Item]:
     """`items` with kernels merged. `plain` are the positions of those that may be: elementwise, or
-    reductions that give one value for each element of the result."""
+    reductions that give one value for each element of the result; `limit` gives the number of
+    buffers that a kernel of a device may have."""
     out: list[Item] = []
     touched: list[Touched] = []
     open_: list[bool] = []
@@ -38,7 +39,8 @@ def share(items: Sequence[Item], plain: frozenset[int]) -> list[Item]:
         mine = _touched(item)
         at = None
         if number in plain and isinstance(item, KernelItem):
-            at = _partner(out, touched, open_, item, mine)
+            most = min(MOST_BUFFERS, limit(item.device))
+            at = _partner(out, touched, open_, item, mine, most)
         if at is None:
             out.append(item)
             touched.append(mine)
@@ -60,8 +62,9 @@ def _partner(
     open_: Sequence[bool],
     item: KernelItem,
     mine: Touched,
+    most: int,
 ) -> int | None:
-    """The nearest earlier kernel that `item` may join."""
+    """The nearest earlier kernel that `item` may join, with at most so many buffers of both."""
     shape = _shape(item)
     for at in range(len(out) - 1, -1, -1):
         before, other = touched[at], out[at]
@@ -71,7 +74,7 @@ def _partner(
             continue
         stores = len(other.sink.src) + len(item.sink.src)
         buffers = len({*other.buffers, *item.buffers})
-        if stores > MOST_STORES or buffers > MOST_BUFFERS or not before.loads & mine.loads:
+        if stores > MOST_STORES or buffers > most or not before.loads & mine.loads:
             continue
         if _shape(other) == shape:
             return at

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..contract import Instr, LinearProgram, Param, Postfix, VariableSpec
 from ..dtype import DType, dtypes
+from ..plugin import Device
 from ..uop.ops import COMPARISONS, Ops
 
 
@@ -97,13 +98,16 @@ class Assembler:
 
 
 def launch(
-    device: str, program: LinearProgram, *contents: bytes, scalars: tuple[int | float, ...] = ()
+    device: str | Device,
+    program: LinearProgram,
+    *contents: bytes,
+    scalars: tuple[int | float, ...] = (),
 ) -> list[bytes]:
     """Render, compile, load and run `program` on `contents` (one per param); the bytes after."""
     from ..contract import evaluate
     from ..device import get
 
-    opened = get(device)
+    opened = get(device) if isinstance(device, str) else device
     loaded = opened.load(opened.compiler(opened.renderer.render([program])))[program.name]
     handles = [opened.allocator.alloc(max(1, len(c))) for c in contents]
     for handle, data in zip(handles, contents, strict=True):

@@ -107,7 +107,20 @@ def verify_program(program: LinearProgram, target: Target | None = None) -> None
             raise SpecError(f"LinearProgram {program.name!r}: no parameter can be {param!r}")
         if param.dtype is dtypes.bool or param.dtype.lanes != 1:
             raise SpecError(f"LinearProgram {program.name!r}: memory holds no {param.dtype.name}")
+    if target is not None and len(program.params) > target.max_buffers:
+        count = len(program.params)
+        raise SpecError(f"LinearProgram {program.name!r}: {count} buffers are too many")
     Checker(program, target).run()
+
+
+def lacking(program: LinearProgram, target: Target) -> tuple[Ops, DType] | None:
+    """The first operation and scalar dtype of a program that a machine does not list."""
+    for op, dtype, src, _ in program.ops:
+        kind = program.ops[src[0]].dtype if op in _COMPARE else dtype
+        known = Ops.LOAD if op is Ops.PARAM else op
+        if (op is Ops.PARAM or op in _MACHINE) and not target.supports(known, kind):
+            return op, kind.scalar
+    return None
 
 
 def line(at: int, instr: Instr) -> str:

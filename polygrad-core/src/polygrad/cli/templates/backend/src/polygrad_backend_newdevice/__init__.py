@@ -1,0 +1,1 @@
+"""The device newdevice for polygrad."""

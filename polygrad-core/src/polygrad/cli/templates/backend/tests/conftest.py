@@ -1,0 +1,3 @@
+"""Switches the conformance kit on."""
+
+pytest_plugins = ["polygrad.testing.pytest_plugin"]

@@ -1,0 +1,91 @@
+"""Kernels that fit a machine's number of buffers.
+
+Fusion decides without asking how many buffers a kernel may have. Where one has too many, something
+it computes on the way is stored first (or its results are taken apart), and fusion decides again
+with that in mind; each round stores at least one value more, so this ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..dtype import dtypes
+from ..errors import UnsupportedOp
+from ..uop.ops import ELEMENTWISE, Ops, UOp
+from .build import Builder
+from .fusion import Fusion, Group, Use, sources
+
+_STORABLE: Final = ELEMENTWISE | {Ops.REDUCE}
+Limit = Callable[[str], int]  # device name -> buffers that a kernel of it may have
+
+
+def unlimited(device: str) -> int:
+    return 1 << 30
+
+
+@dataclass(slots=True)
+class Cuts:
+    """What is stored whatever fusion thinks, and what has a kernel of its own."""
+
+    stored: set[UOp] = field(default_factory=set)
+    alone: set[UOp] = field(default_factory=set)
+
+
+def add_cuts(
+    cuts: Cuts, fusion: Fusion, builder: Builder, devices: Mapping[UOp, str], limit: Limit
+) -> bool:
+    """Cut what does not fit; whether there was anything. Raises UnsupportedOp for a kernel that
+    cannot be made smaller."""
+    found = False
+    for group, kernel in builder.kernels.items():
+        first = group.stored[0]
+        if first.op in (Ops.COPY, Ops.KERNEL, Ops.SCATTER):
+            continue
+        most = limit(devices[first])
+        if len(kernel.slots) <= most:
+            continue
+        found = True
+        if len(group.stored) > 1:
+            cuts.alone.update(group.stored)
+        else:
+            cuts.stored.add(_piece(group, fusion, builder, most, devices[first]))
+    return found
+
+
+def _piece(group: Group, fusion: Fusion, builder: Builder, most: int, device: str) -> UOp:
+    """The value inside a kernel that reads the most buffers which one kernel may read, and more
+    than one: stored first, it is one buffer of this kernel."""
+    reads: dict[tuple[UOp, Use], frozenset[UOp]] = {}
+    best: UOp | None = None
+    widest = 2
+    for node in fusion.order:
+        home = fusion.home.get(node)
+        for use in dict.fromkeys((*fusion.uses[node], *((home,) if home else ()))):
+            if use.kernel is not group:
+                continue
+            if node.op is Ops.BUFFER or (home is not None and home != use):
+                reads[node, use] = frozenset((node,))
+                continue
+            below = reads[node, use] = _below(node, use, fusion, reads)
+            storable = home is None and node.op in _STORABLE and node.dtype is not dtypes.index
+            if storable and widest <= len(below) < most:
+                best, widest = node, len(below)
+    if best is None:
+        count = len(builder.kernels[group].slots)
+        raise UnsupportedOp(
+            f"device {device!r} takes {most} buffers a kernel, and one here needs {count} at once"
+            f" ({group.stored[0].op.name}). Call .contiguous() on parts of its inputs."
+        )
+    return best
+
+
+def _below(
+    node: UOp, use: Use, fusion: Fusion, reads: Mapping[tuple[UOp, Use], frozenset[UOp]]
+) -> frozenset[UOp]:
+    """The stored values that a node reads at one of its uses."""
+    links = fusion.links.get((node, use), ())
+    parts = [reads.get((s, u), frozenset()) for s, u in zip(sources(node), links, strict=False)]
+    base = frozenset((node.src[0].base,)) if node.op is Ops.GATHER else frozenset()
+    return base.union(*parts)

@@ -1,0 +1,69 @@
+"""The conformance kit: everything the contract asks of a device, as a list of checks.
+
+`checks("acme")` are those that apply to a device, by what its Target lists; `run_checks` runs them
+without pytest, and `polygrad.testing.suite` gives them to pytest. The oracle is the reference
+engine in plain Python, so nothing but the core is needed.
+
+>>> outcomes = run_checks("interp", "ops/ADD-int32")
+>>> [(o.id, o.ok) for o in outcomes]
+[('ops/ADD-int32-scalar', True)]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...plugin import SUPPORTED
+from . import lifecycle, limits, memory, ops, package, plans, programs, tensors
+from .check import Check, ConformanceError, Subject
+
+__all__ = ["Check", "ConformanceError", "Outcome", "Subject", "checks", "run_checks"]
+
+ROOMS = (package, limits, memory, ops, programs, plans, tensors, lifecycle)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one check ended; `report` says why it failed."""
+
+    id: str
+    ok: bool
+    seconds: float
+    report: str = ""
+
+
+def checks(name: str) -> Iterator[Check]:
+    """The checks for the device `name`, which is opened for its Target."""
+    target = Subject(name).target
+    for room in ROOMS:
+        for check in room.checks(target):
+            major, minor = check.since
+            if minor <= SUPPORTED.get(major, -1):
+                yield check
+
+
+def run_checks(
+    name: str, pattern: str = "", seen: Callable[[Outcome], None] = lambda outcome: None
+) -> list[Outcome]:
+    """Run the checks whose id contains `pattern`, `seen` being told of each as it ends."""
+    subject = Subject(name)
+    outcomes = []
+    for check in checks(name):
+        if pattern in check.id:
+            outcomes.append(_outcome(check, subject))
+            seen(outcomes[-1])
+    return outcomes
+
+
+def _outcome(check: Check, subject: Subject) -> Outcome:
+    start = time.perf_counter()
+    try:
+        check.run(subject)
+    except ConformanceError as error:
+        return Outcome(check.id, False, time.perf_counter() - start, str(error))
+    except Exception as error:  # noqa: BLE001  (a stranger's code)
+        text = f"{type(error).__name__}: {error}"
+        return Outcome(check.id, False, time.perf_counter() - start, text)
+    return Outcome(check.id, True, time.perf_counter() - start)

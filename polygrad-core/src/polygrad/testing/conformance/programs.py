@@ -1,0 +1,312 @@
+"""Control flow and memory of a LinearProgram: loops, branches, gates, locals, grids, variables,
+lanes. Each program is compared with the reference engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from ...contract import LinearProgram
+from ...dtype import dtypes, pack, unpack
+from ...target import Target
+from ...uop.ops import Ops
+from ..assembler import Assembler
+from .check import Check, Subject, expect, expect_equal, reference
+
+I32, F32, BOOL = dtypes.int32, dtypes.float32, dtypes.bool
+
+
+class Sample(NamedTuple):
+    program: LinearProgram
+    contents: tuple[bytes, ...]
+    scalars: tuple[int | float, ...] = ()
+
+
+def floats(n: int) -> bytes:
+    return pack(F32, [((i * 37) % 101 - 50) / 8 for i in range(n)])
+
+
+def integers(n: int) -> bytes:
+    return pack(I32, [(i * 7919) % 1009 - 500 for i in range(n)])
+
+
+def row_sums(rows: int = 5, columns: int = 17) -> Sample:
+    """A register carries a sum through a loop, once for each block."""
+    a = Assembler("k_rows")
+    x, y = a.param(F32, rows * columns), a.param(F32, rows, "w")
+    row, zero = a.grid(rows), a.number(0)
+    total = a.local(F32, 1)
+    a.store(total, zero, a.const(F32, 0.0))
+    k = a.range(zero, a.number(columns))
+    at = a(Ops.ADD, a(Ops.MUL, row, a.number(columns)), k)
+    a.store(total, zero, a(Ops.ADD, a.load(total, zero), a.load(x, at)))
+    a.end(k)
+    a.store(y, row, a.load(total, zero))
+    return Sample(a.build(), (floats(rows * columns), bytes(4 * rows)))
+
+
+def loop_without_steps() -> Sample:
+    """The bound is a variable, which may be 0."""
+    a = Assembler("k_steps")
+    y, zero = a.param(I32, 1, "w"), a.number(0)
+    total = a.local(I32, 1)
+    a.store(total, zero, a.number(5))
+    k = a.range(zero, a.variable("n", 0, 10))
+    a.store(total, zero, a(Ops.ADD, a.load(total, zero), a.number(1)))
+    a.end(k)
+    a.store(y, zero, a.load(total, zero))
+    return Sample(a.build(), (bytes(4),), (0,))
+
+
+def triangle(kind: str) -> Sample:
+    """An inner loop's bound is the outer counter; the outer one is a loop or printed out."""
+    a = Assembler("k_triangle_" + kind)
+    y, zero = a.param(I32, 6, "w"), a.number(0)
+    total = a.local(I32, 1)
+    i = a.range(zero, a.number(6), kind)
+    a.store(total, zero, zero)
+    k = a.range(zero, i)
+    a.store(total, zero, a(Ops.ADD, a.load(total, zero), k))
+    a.end(k)
+    a.store(y, i, a.load(total, zero))
+    a.end(i)
+    return Sample(a.build(), (bytes(24),))
+
+
+def branch() -> Sample:
+    """Only blocks whose condition holds write."""
+    a = Assembler("k_branch")
+    x, y = a.param(F32, 10), a.param(F32, 10, "rw")
+    i = a.grid(10)
+    value = a.load(x, i)
+    taken = a.branch(a(Ops.CMPLT, a.const(F32, 0.0), value))
+    a.store(y, i, a(Ops.MUL, value, value))
+    a.endif(taken)
+    return Sample(a.build(), (floats(10), pack(F32, [7.0] * 10)))
+
+
+def gated_load() -> Sample:
+    """Where the gate is false nothing is read: those addresses lie far outside."""
+    a = Assembler("k_gated")
+    x, y = a.param(F32, 4), a.param(F32, 8, "w")
+    i = a.grid(8)
+    inside = a(Ops.CMPLT, i, a.number(4))
+    offset = a(Ops.WHERE, inside, i, a.number(1 << 28))
+    a.store(y, i, a.load(x, offset, inside, a.const(F32, 2.5)))
+    return Sample(a.build(), (floats(4), bytes(32)))
+
+
+def gated_store() -> Sample:
+    """Where the gate is false nothing is written."""
+    a = Assembler("k_tail")
+    y = a.param(I32, 4, "rw")
+    i = a.grid(64)
+    a.store(y, i, a(Ops.ADD, i, a.number(10)), a(Ops.CMPLT, i, a.number(3)))
+    return Sample(a.build(), (pack(I32, [-1] * 4),))
+
+
+def grid_order() -> Sample:
+    """Three axes; the last one is the fastest."""
+    a = Assembler("k_grid")
+    y = a.param(I32, 24, "w")
+    i, j, k = a.grid(2), a.grid(3), a.grid(4)
+    place = a(Ops.ADD, a(Ops.MUL, i, a.number(12)), a(Ops.ADD, a(Ops.MUL, j, a.number(4)), k))
+    code = a(Ops.ADD, a(Ops.MUL, i, a.number(100)), a(Ops.ADD, a(Ops.MUL, j, a.number(10)), k))
+    a.store(y, place, code)
+    return Sample(a.build(), (bytes(96),))
+
+
+def varying_grid() -> Sample:
+    """The launch computes the grid from a variable."""
+    a = Assembler("k_varying")
+    y = a.param(I32, 20, "rw")
+    n = a.variable("n", 1, 9)
+    i = a.grid(("n", 2, "*"))
+    a.store(y, i, a(Ops.ADD, i, n))
+    return Sample(a.build(), (pack(I32, [-1] * 20),), (7,))
+
+
+def scalars() -> Sample:
+    """Variables arrive in their dtype."""
+    a = Assembler("k_scalars")
+    y, z = a.param(I32, 1, "w"), a.param(F32, 1, "w")
+    zero = a.number(0)
+    a.store(y, zero, a.variable("a", -100, 100))
+    a.store(z, zero, a.variable("b", -1, 1, F32))
+    return Sample(a.build(), (bytes(4), bytes(4)), (-7, 0.1))
+
+
+def local_array(space: str) -> Sample:
+    """The block reverses a row through memory of its own, with another beside it."""
+    n = 21
+    a = Assembler("k_reverse_" + space)
+    x, y = a.param(F32, n), a.param(F32, n, "w")
+    zero, size = a.number(0), a.number(n)
+    held, other = a.local(F32, n, space), a.local(F32, n, space)
+    i = a.range(zero, size)
+    a.store(held, i, a.load(x, i))
+    a.store(other, i, a.const(F32, -1.0))
+    a.end(i)
+    j = a.range(zero, size)
+    a.store(y, j, a.load(held, a(Ops.SUB, a.number(n - 1), j)))
+    a.end(j)
+    return Sample(a.build(), (floats(n), bytes(4 * n)))
+
+
+def bool_local() -> Sample:
+    """A bool in a register: is any number below 0?"""
+    a = Assembler("k_any")
+    x, y, zero = a.param(F32, 6), a.param(dtypes.uint8, 1, "w"), a.number(0)
+    found = a.local(BOOL, 1)
+    a.store(found, zero, a.const(BOOL, False))
+    i = a.range(zero, a.number(6))
+    negative = a(Ops.CMPLT, a.load(x, i), a.const(F32, 0.0))
+    a.store(found, zero, a(Ops.OR, a.load(found, zero), negative))
+    a.end(i)
+    a.store(y, zero, a(Ops.CAST, a.load(found, zero), dtype=dtypes.uint8))
+    return Sample(a.build(), (floats(6), bytes(1)))
+
+
+def in_place() -> Sample:
+    """One param that is read and written."""
+    a = Assembler("k_in_place")
+    x = a.param(I32, 9, "rw")
+    i = a.grid(9)
+    a.store(x, i, a(Ops.MUL, a.load(x, i), a.number(3)))
+    return Sample(a.build(), (integers(9),))
+
+
+# ---- lanes
+
+
+def lane_moves(lanes: int) -> Sample:
+    """BROADCAST, VECTOR, EXTRACT and SHUFFLE."""
+    a = Assembler("k_lanes")
+    x, y = a.param(F32, lanes), a.param(F32, 4 * lanes, "w")
+    zero = a.number(0)
+    v = a.load(x, zero, lanes=lanes)
+    wide = F32.vec(lanes)
+    first = a.emit(Ops.EXTRACT, F32, (v,), 1)
+    parts = [a.emit(Ops.EXTRACT, F32, (v,), (i * 3) % lanes) for i in range(lanes)]
+    made = (
+        v,
+        a.emit(Ops.BROADCAST, wide, (first,)),
+        a.emit(Ops.VECTOR, wide, parts),
+        a.emit(Ops.SHUFFLE, wide, (v,), tuple(reversed(range(lanes)))),
+    )
+    for i, value in enumerate(made):
+        a.store(y, a.number(i * lanes), value)
+    return Sample(a.build(), (floats(lanes), bytes(16 * lanes)))
+
+
+def across_lanes(lanes: int) -> Sample:
+    """LANES adds by halving: lane i and lane i + n/2."""
+    a = Assembler("k_across")
+    x, y, zero = a.param(F32, lanes), a.param(F32, 1, "w"), a.number(0)
+    a.store(y, zero, a.emit(Ops.LANES, F32, (a.load(x, zero, lanes=lanes),), Ops.ADD))
+    return Sample(a.build(), (pack(F32, [1e8, 1.0, -1e8, 0.5] * (lanes // 4)), bytes(4)))
+
+
+def vector_register(lanes: int) -> Sample:
+    """A register tile of two vectors, its loops printed out."""
+    a = Assembler("k_tile")
+    wide = F32.vec(lanes)
+    x, y, zero = a.param(F32, 6 * lanes), a.param(F32, 2 * lanes, "w"), a.number(0)
+    tile = a.local(wide, 2)
+    r = a.range(zero, a.number(2), "unroll")
+    a.store(tile, r, a.const(wide, (0.0,) * lanes))
+    a.end(r)
+    k = a.range(zero, a.number(3))
+    r = a.range(zero, a.number(2), "unroll")
+    at = a(Ops.MUL, a(Ops.ADD, a(Ops.MUL, k, a.number(2)), r), a.number(lanes))
+    a.store(tile, r, a(Ops.ADD, a.load(tile, r, lanes=1), a.load(x, at, lanes=lanes)))
+    a.end(r)
+    a.end(k)
+    r = a.range(zero, a.number(2), "unroll")
+    a.store(y, a(Ops.MUL, r, a.number(lanes)), a.load(tile, r))
+    a.end(r)
+    return Sample(a.build(), (floats(6 * lanes), bytes(8 * lanes)))
+
+
+def lane_gates(lanes: int) -> Sample:
+    """A gate with one bit per lane reads and writes the tail of a row."""
+    n = lanes + lanes // 2 + 1
+    a = Assembler("k_masked")
+    x, y = a.param(F32, n), a.param(F32, 2 * lanes, "rw")
+    base = a(Ops.MUL, a.grid(2), a.number(lanes))
+    numbers = a.const(I32.vec(lanes), tuple(range(lanes)))
+    places = a(Ops.ADD, a.emit(Ops.BROADCAST, I32.vec(lanes), (base,)), numbers)
+    end = a.emit(Ops.BROADCAST, I32.vec(lanes), (a.number(n),))
+    gate = a(Ops.CMPLT, places, end)
+    other = a.const(F32.vec(lanes), (3.0,) * lanes)
+    a.store(y, base, a.load(x, base, gate, other, lanes=lanes), gate)
+    return Sample(a.build(), (floats(n), pack(F32, [9.0] * 2 * lanes)))
+
+
+# ---- checks
+
+
+def _same_as_reference(make: Callable[[], Sample]) -> Callable[[Subject], None]:
+    def run(subject: Subject) -> None:
+        sample = make()
+        got = subject.run(sample.program, *sample.contents, scalars=sample.scalars)
+        wanted = reference(sample.program, *sample.contents, scalars=sample.scalars)
+        with subject.explained(sample.program):
+            for i, (param, a, b) in enumerate(zip(sample.program.params, got, wanted, strict=True)):
+                both = unpack(param.dtype, a), unpack(param.dtype, b)
+                expect_equal(*both, f"param {i} after")
+
+    return run
+
+
+def deterministic(subject: Subject) -> None:
+    """The same programs give the same source, whoever prints it."""
+    renderer = subject.device.renderer
+    programs = [row_sums().program, branch().program]
+    first = renderer.render(programs)
+    again = type(renderer)(subject.target).render(programs)
+    expect_equal(again.code, first.code, "the source of the same programs")
+    expect_equal(set(first.entries), {p.name for p in programs}, "the entries of a source")
+
+
+def several_in_one(subject: Subject) -> None:
+    """Programs compiled as one module are told apart by name."""
+    device = subject.device
+    samples = [row_sums(2, 3), branch(), in_place()]
+    source = device.renderer.render([s.program for s in samples])
+    loaded = device.load(device.compiler(source))
+    expect_equal(set(loaded), {s.program.name for s in samples}, "the loaded programs")
+
+
+def seconds(subject: Subject) -> None:
+    """With `wait` a launch says how long it took."""
+    device, sample = subject.device, in_place()
+    loaded = device.load(device.compiler(device.renderer.render([sample.program])))
+    handle = device.allocator.alloc(len(sample.contents[0]))
+    device.allocator.write(handle, memoryview(sample.contents[0]))
+    took = loaded[sample.program.name](handle, grid=(9,), wait=True)
+    device.allocator.free(handle)
+    expect(isinstance(took, float) and took >= 0, f"a launch with wait=True returned {took!r}")
+
+
+def checks(target: Target) -> Iterator[Check]:
+    plain = (
+        row_sums, loop_without_steps, branch, gated_load, gated_store, grid_order, varying_grid,
+        scalars, bool_local, in_place,
+    )  # fmt: skip
+    for make in plain:
+        yield Check(f"programs/{make.__name__}", _same_as_reference(make))
+    for kind in ("loop", "unroll"):
+        yield Check(f"programs/triangle-{kind}", _same_as_reference(partial(triangle, kind)))
+    for space in ("register", "stack", "scratch"):
+        made = partial(local_array, space)
+        yield Check(f"programs/local_array-{space}", _same_as_reference(made))
+    lanes = target.vector_bytes // 4
+    wide = (lane_moves, across_lanes, vector_register, *([lane_gates] * target.lane_gates))
+    if lanes >= 4:
+        for maker in wide:
+            made = partial(maker, lanes)
+            yield Check(f"programs/{maker.__name__}", _same_as_reference(made))
+    for function in (deterministic, several_in_one, seconds):
+        yield Check(f"programs/{function.__name__}", function)

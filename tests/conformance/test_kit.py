@@ -1,0 +1,275 @@
+"""The conformance kit: our devices pass it, a faulty device does not, and it says why (F235)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from polygrad import settings
+from polygrad.cli.command import main
+from polygrad.contract import LinearProgram
+from polygrad.device.interp import Handle, InterpAllocator, InterpDevice, InterpRenderer
+from polygrad.plugin import DevicePlugin, Probe
+from polygrad.testing import conformance, isolated_registry
+from polygrad.testing.conformance import values
+from polygrad.uop.ops import Ops
+
+ROOMS = ("package", "limits", "memory", "ops", "programs", "plans", "functions", "tensors")
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "lifecycle"])
+def test_a_device_of_ours_conforms(device: str, room: str) -> None:
+    outcomes = conformance.run_checks(device, room + "/")
+    assert outcomes
+    assert not [f"{o.id}\n{o.report}" for o in outcomes if not o.ok]
+
+
+def test_checks_have_names_of_their_own_and_cover_what_the_target_lists() -> None:
+    from polygrad.device import get
+
+    names = [check.id for check in conformance.checks("interp")]
+    assert len(names) == len(set(names))
+    for op, dtypes in get("interp").target.ops.items():
+        if op in (Ops.LOAD, Ops.STORE, Ops.CONST):
+            continue  # every check has them
+        for dtype in dtypes:
+            if dtype.kind == "index" or (op is Ops.BITCAST and dtype.kind == "bool"):
+                continue  # no type of memory
+            wanted = dtype.name
+            assert any(n.startswith(f"ops/{op.name}-") and wanted in n for n in names), (op, dtype)
+
+
+# ---- faults that a backend may have, and the check that finds each
+
+
+class Swapped(InterpRenderer):
+    """Prints one operation for another."""
+
+    pairs: ClassVar[dict[Ops, Ops]] = {}
+
+    def render(self, programs: Any) -> Any:
+        return super().render([self._faulty(p) for p in programs])
+
+    def _faulty(self, program: LinearProgram) -> LinearProgram:
+        from dataclasses import replace
+
+        ops = [i._replace(op=self.pairs.get(i.op, i.op)) for i in program.ops]
+        return replace(program, ops=tuple(ops))
+
+
+class WritesAtZero(InterpAllocator):
+    def write(self, dst: Handle, src: memoryview, offset: int = 0) -> None:
+        super().write(dst, src, 0)
+
+
+class NeverFull(InterpAllocator):
+    def alloc(self, nbytes: int, *, zeroed: bool = False) -> Handle:
+        return super().alloc(min(nbytes, 1 << 24), zeroed=zeroed)
+
+
+class NotZeroed(InterpAllocator):
+    def alloc(self, nbytes: int, *, zeroed: bool = False) -> Handle:
+        return super().alloc(nbytes)
+
+
+class ViewsCopy(InterpAllocator):
+    def view(self, base: Handle, offset: int, nbytes: int) -> Handle:
+        copy = self.alloc(nbytes)
+        self.copy(copy, Handle(base.root, base.offset + offset, nbytes), nbytes, None)  # type: ignore[arg-type]
+        return copy
+
+
+class Faulty(InterpDevice):
+    """The device `faulty`, its parts replaced by what a test says."""
+
+    parts: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def open(cls, index: int, options: Any) -> Faulty:
+        from dataclasses import fields
+
+        device = cls(index)
+        target = type(device.target)(
+            **{f.name: getattr(device.target, f.name) for f in fields(device.target)}
+            | {"name": "faulty"}
+        )
+        device.target = target
+        for name, make in cls.parts.items():
+            setattr(device, name, make(target))
+        device.renderer.target = target
+        return device
+
+
+def probe() -> Probe:
+    return Probe(True)
+
+
+PLUGIN = DevicePlugin(
+    name="faulty", api=(1, 0), device=f"{__name__}:Faulty", probe=f"{__name__}:probe", summary="x"
+)
+
+
+def swapped(**pairs: str) -> Callable[[Any], Swapped]:
+    table = {Ops[a]: Ops[b] for a, b in pairs.items()}
+    return type("Swapped", (Swapped,), {"pairs": table, "key": f"swapped {pairs}"})
+
+
+@pytest.fixture
+def outcomes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[conformance.Outcome]]:
+    """Outcomes of the kit on a device with other parts."""
+
+    def run(pattern: str, **parts: Any) -> list[conformance.Outcome]:
+        from polygrad.device.interp_plugin import plugin
+
+        monkeypatch.setattr(Faulty, "parts", parts)
+        with isolated_registry(plugin, PLUGIN):
+            return conformance.run_checks("faulty", pattern)
+
+    return run
+
+
+FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "addition subtracts": ("ops/ADD-float32-scalar", {"renderer": swapped(ADD="SUB")}),
+    "maximum is minimum": ("ops/MAX-int8-scalar", {"renderer": swapped(MAX="MIN")}),
+    "rounds to below": ("ops/ROUND-float32-scalar", {"renderer": swapped(ROUND="FLOOR")}),
+    "<= is <": ("ops/CMPLE-uint16-scalar", {"renderer": swapped(CMPLE="CMPLT")}),
+    "writes at offset 0": ("memory/offsets", {"allocator": lambda t: WritesAtZero()}),
+    "is never full": ("memory/absurd_size", {"allocator": lambda t: NeverFull()}),
+    "gives dirty memory": ("memory/zeroed", {"allocator": lambda t: NotZeroed()}),
+    "views are copies": ("memory/views", {"allocator": lambda t: ViewsCopy()}),
+}
+
+
+@pytest.mark.parametrize("check,parts", FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_found(outcomes: Any, check: str, parts: dict[str, Any]) -> None:
+    assert [o.ok for o in outcomes(check)] == [True], "without the fault it passes"
+    (found,) = outcomes(check, **parts)
+    assert not found.ok
+
+
+def test_a_failure_names_element_operation_program_and_text(outcomes: Any) -> None:
+    (found,) = outcomes("ops/MUL-int32-scalar", renderer=swapped(MUL="ADD"))
+    assert found.id == "ops/MUL-int32-scalar"
+    assert "element 1: of (0, 1) got 1, expected 0" in found.report
+    assert "LinearProgram k_MUL_int32" in found.report and "MUL int32 %" in found.report
+    assert "Rendered:" in found.report and '"ADD"' in found.report
+
+
+def test_what_a_device_raises_is_reported_with_the_program(outcomes: Any) -> None:
+    class Broken(InterpRenderer):
+        def render(self, programs: Any) -> Any:
+            raise RuntimeError("no printer")
+
+    (found,) = outcomes("programs/branch", renderer=Broken)
+    assert found.report.startswith("RuntimeError: no printer")
+    assert "LinearProgram k_branch" in found.report
+    assert "The renderer fails: RuntimeError: no printer" in found.report
+
+
+# ---- comparing
+
+
+@pytest.mark.parametrize(
+    "a,b,ulp,same",
+    [
+        (1.0, 1.0, 0, True),
+        (0.0, -0.0, 0, False),
+        (1.0, 1.0 + 2.0**-23, 0, False),
+        (1.0, 1.0 + 2.0**-23, 1, True),
+        (1.0, 1.0 + 2.0**-21, 1, False),
+        (float("nan"), float("nan"), 0, True),
+        (float("inf"), 3e38, 8, False),
+        (2.0**-149, 0.0, 1, True),
+    ],
+)
+def test_numbers_are_compared_by_units_in_the_last_place(
+    a: float, b: float, ulp: float, same: bool
+) -> None:
+    from polygrad.dtype import dtypes
+
+    assert values.close(dtypes.float32, a, b, ulp) is same
+
+
+# ---- the verb, and pytest
+
+
+def test_the_verb_prints_rooms_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "interp", "-k", "plans/"]) == 0
+    out = capsys.readouterr().out
+    assert "plans      3 of 3 passed" in out and "interp: it conforms" in out
+
+
+def test_the_verb_writes_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], outcomes: Any
+) -> None:
+    file = tmp_path / "out.json"
+    assert main(["conformance", "interp", "-k", "limits/", "--json", "--report", str(file)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data == json.loads(file.read_text())
+    assert data["failed"] == 0 and data["passed"] == len(data["checks"]) == 3
+
+
+def test_the_verb_fails_where_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "interp", "-k", "nonsense"]) == 1
+    assert "no check of 'interp' has 'nonsense' in its name" in capsys.readouterr().out
+
+
+def pytest_in(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            "/dev/null",
+            *options,
+        ]
+        + ["--rootdir", str(folder), str(folder)],
+        cwd=folder,
+        env=settings.for_child(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The three lines that a backend's author writes."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["polygrad.testing.pytest_plugin"]\n')
+    (tmp_path / "test_conformance.py").write_text(
+        'from polygrad.testing.suite import *\nDEVICE = "interp"\n'
+    )
+    return tmp_path
+
+
+def test_three_lines_make_a_test_of_each_check(project: Path) -> None:
+    done = pytest_in(project, "-k", "plans or limits")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
+
+
+def test_known_failures_have_a_reason_and_an_unexpected_pass_fails(project: Path) -> None:
+    (project / "conformance.toml").write_text(
+        '[skip]\n"plans/arena" = "no arena yet"\n[xfail]\n"plans/many_launches" = "slow"\n'
+    )
+    done = pytest_in(project, "-k", "plans", "-rs")
+    assert done.returncode == 1
+    assert "1 failed, 1 passed, 1 skipped" in done.stdout
+    assert "no arena yet" in done.stdout and "slow" in done.stdout
+
+
+def test_a_check_that_the_kit_does_not_have_is_an_error(project: Path) -> None:
+    (project / "conformance.toml").write_text('[skip]\n"plans/areas" = "?"\n')
+    done = pytest_in(project)
+    assert done.returncode != 0
+    assert "the kit has no plans/areas" in done.stdout + done.stderr

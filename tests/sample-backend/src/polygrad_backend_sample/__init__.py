@@ -1,0 +1,1 @@
+"""A vector machine that exists only as a program, as a device of polygrad."""

@@ -1,0 +1,1 @@
+pytest_plugins = ["polygrad.testing.pytest_plugin"]

@@ -1,0 +1,3 @@
+from polygrad.testing.suite import *  # noqa: F403
+
+DEVICE = "sample"
