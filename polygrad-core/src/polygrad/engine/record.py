@@ -86,10 +86,7 @@ def make_plan(
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock:
         plain = functional([*roots, *updates.values()], runtime.leaf_of)
-        stores = [
-            leaf.after(leaf.store(v)) for leaf, v in zip(updates, plain[len(roots) :], strict=True)
-        ]
-        graph = [*plain[: len(roots)], *stores]
+        graph = _stored(plain, len(roots), tuple(updates))
         fixed = _fixed_variables(runtime, graph, variables)
         given = [*variables, *fixed]
         renamed = {
@@ -115,6 +112,36 @@ def make_plan(
         made = Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
         runtime.recordings.add(made)
         return made
+
+
+def _stored(plain: Sequence[UOp], count: int, leaves: Sequence[UOp]) -> list[UOp]:
+    """`count` results, and the assignments of the other nodes to `leaves`.
+
+    Where a new value is the old one but for a part, everybody who reads it reads it in memory, after
+    the part has been written; else each reader would choose between old and new at every element.
+    """
+    values = plain[count:]
+    kept = {v: leaf for leaf, v in zip(leaves, values, strict=True) if _partly(v, leaf)}
+    new: dict[UOp, UOp] = {}
+    for node in toposort(plain) if kept else ():
+        src = tuple([new[s] for s in node.src])
+        same = all(a is b for a, b in zip(src, node.src, strict=True))
+        made = node if same else UOp(node.op, node.dtype, src, node.arg)
+        leaf = kept.get(node)
+        new[node] = made if leaf is None else leaf.after(leaf.store(made))
+    stores = [
+        new[v] if kept.get(v) is leaf else leaf.after(leaf.store(new.get(v, v)))
+        for leaf, v in zip(leaves, values, strict=True)
+    ]
+    return [*[new.get(r, r) for r in plain[:count]], *stores]
+
+
+def _partly(value: UOp, leaf: UOp) -> bool:
+    """Whether `value` lies over what `leaf` holds."""
+    over = value.op is Ops.WHERE
+    while value.op is Ops.WHERE:
+        value = value.src[2]
+    return over and value is leaf
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:

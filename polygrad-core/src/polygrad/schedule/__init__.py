@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from .. import settings
 from ..uop.ops import Ops, UOp, size
 from ..uop.rewrite import substitute
+from .boxes import boxed
 from .build import Builder, scatter_kernels
 from .chains import chained
 from .fusion import Fusion, Group, Use, _reaches
@@ -48,9 +49,10 @@ def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     items: list[Item] = []
     plain: set[int] = set()
     for group in _ordered(fusion.groups):
+        made = _items(group, builder, leaves, devices)
         if fusion.fuse and _plain(group):
-            plain.add(len(items))
-        items += _items(group, builder, leaves, devices)
+            plain.update(range(len(items), len(items) + len(made)))
+        items += made
     items = share(items, frozenset(plain))
     writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
     results = tuple(leaves.get(r, r) for r in wanted)
@@ -132,7 +134,7 @@ def _safe(fusion: Fusion, leaf: UOp, node: UOp) -> bool:
 
 
 def _same_element(use: Use, leaf: UOp, kernel: Group) -> bool:
-    return use.valid is None and flat(use.index, leaf.shape) is flat(kernel.ranges, kernel.shape)
+    return flat(use.index, leaf.shape) is flat(kernel.ranges, kernel.shape)
 
 
 # ---- order
@@ -168,9 +170,10 @@ def _items(
         return kernel_items(group.stored, leaves, devices[first])
     if size(first.shape) == 0:
         return []
-    kernels = [builder.kernels[group]]
     if first.op is Ops.SCATTER:
         kernels = scatter_kernels(first, leaves[first], leaves)
+    else:
+        kernels = boxed(builder.kernels[group])
     items: list[Item] = []
     for kernel in kernels:
         sink = kernel.sink()
