@@ -23,7 +23,7 @@ from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
 from .build import KernelBuilder
 
-LAUNCH: Final = 1024  # elements of a pass that take as long as one more kernel
+LAUNCH: Final = 128  # elements of a pass that take as long as one more kernel
 
 
 class Overlay(NamedTuple):
@@ -66,7 +66,7 @@ def boxed(kernel: KernelBuilder) -> list[KernelBuilder]:
     runs = [whole] if whole else []
     runs += [[p.store for p in parts[key]] for key in sorted(parts, key=lambda key: key[0])]
     work = sum(LAUNCH + same[0].elements for same in parts.values())
-    if not _independent(runs) or (len(parts) > 1 and work > _extent(kernel.stores[0])):
+    if not _independent(runs) or (len(parts) > 1 and work > len(parts) * _extent(kernel.stores[0])):
         return [kernel]
     return [_kernel(kernel, stores) for stores in runs]
 
