@@ -14,7 +14,7 @@ a new leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import device as devices
@@ -24,6 +24,7 @@ from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.sizes import exchanged, variables_of
+from .functional import assigned, functional
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
@@ -50,23 +51,6 @@ class State:
         self.leaf: Any = _UNSEEN
 
 
-def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list[UOp]:
-    """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
-    node whose graph plays no part, such as the leaf of a realised one."""
-    new: dict[UOp, UOp] = {}
-    for node in toposort(roots, lambda n: known(n) is None):
-        end = known(node)
-        if end is not None:
-            new[node] = end
-        elif node.op is Ops.AFTER:
-            new[node] = new[node.src[1].src[1]]
-        else:
-            src = tuple([new[s] for s in node.src])
-            same = all(a is b for a, b in zip(src, node.src, strict=True))
-            new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
-    return [new[r] for r in roots]
-
-
 def make_plan(
     roots: Sequence[UOp],
     inputs: Sequence[UOp] = (),
@@ -86,15 +70,13 @@ def make_plan(
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock:
         plain = functional([*roots, *updates.values()], runtime.leaf_of)
-        graph = _stored(plain, len(roots), tuple(updates))
-        fixed = _fixed_variables(runtime, graph, variables)
+        fixed = _fixed_variables(runtime, [*plain, *updates], variables)
         given = [*variables, *fixed]
         renamed = {
             v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:3]))
             for i, v in enumerate(given)
         }
-        plain, new = exchanged(graph, renamed)
-        planned = schedule(plain, devices.default())
+        planned, graph, new = _planned(plain, len(roots), tuple(updates), renamed)
         held = _held_leaves(graph, inputs)
         # A leaf of a size that varies has another shape in the graph that is planned.
         slots = {new.get(leaf, leaf): i for i, leaf in enumerate([*inputs, *held])}
@@ -114,34 +96,21 @@ def make_plan(
         return made
 
 
-def _stored(plain: Sequence[UOp], count: int, leaves: Sequence[UOp]) -> list[UOp]:
-    """`count` results, and the assignments of the other nodes to `leaves`.
-
-    Where a new value is the old one but for a part, everybody who reads it reads it in memory, after
-    the part has been written; else each reader would choose between old and new at every element.
-    """
-    values = plain[count:]
-    kept = {v: leaf for leaf, v in zip(leaves, values, strict=True) if _partly(v, leaf)}
-    new: dict[UOp, UOp] = {}
-    for node in toposort(plain) if kept else ():
-        src = tuple([new[s] for s in node.src])
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
-        made = node if same else UOp(node.op, node.dtype, src, node.arg)
-        leaf = kept.get(node)
-        new[node] = made if leaf is None else leaf.after(leaf.store(made))
-    stores = [
-        new[v] if kept.get(v) is leaf else leaf.after(leaf.store(new.get(v, v)))
-        for leaf, v in zip(leaves, values, strict=True)
-    ]
-    return [*[new.get(r, r) for r in plain[:count]], *stores]
-
-
-def _partly(value: UOp, leaf: UOp) -> bool:
-    """Whether `value` lies over what `leaf` holds."""
-    over = value.op is Ops.WHERE
-    while value.op is Ops.WHERE:
-        value = value.src[2]
-    return over and value is leaf
+def _planned(
+    plain: Sequence[UOp], count: int, leaves: Sequence[UOp], renamed: Mapping[UOp, UOp]
+) -> tuple[Schedule, list[UOp], dict[UOp, UOp]]:
+    """The schedule of `count` results and of the new values of `leaves`, the graph it is made from,
+    and what each node of that became when variables were renamed."""
+    apart: set[UOp] = set()
+    while True:
+        graph = assigned(plain, count, leaves, apart)
+        instance, new = exchanged(graph, renamed)
+        planned = schedule(instance, devices.default())
+        now = dict(planned.writes)
+        moved = {v for v in leaves if now.get(new[v], new[v]) is not new[v]}
+        if moved <= apart:
+            return planned, graph, new
+        apart |= moved
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:

@@ -106,26 +106,32 @@ def _targets(fusion: Fusion) -> dict[UOp, UOp]:
 def _in_place(fusion: Fusion, roots: Sequence[UOp]) -> dict[UOp, UOp]:
     """Assignments that may write over the old value: leaf by AFTER node.
 
-    Safe when this kernel reads the old value only at the element it writes, everybody else in the
-    graph reads it before, and the old value is no result itself.
+    Safe when each kernel reads the version before only at the element it writes, everybody else in
+    the graph reads that before, and no version but the last is a result itself.
     """
     by_target: dict[UOp, list[UOp]] = {}
     for node, target in _targets(fusion).items():
         by_target.setdefault(target, []).append(node)
     chosen: dict[UOp, UOp] = {}
     for leaf, nodes in by_target.items():
-        if len(nodes) == 1 and leaf.op is Ops.BUFFER and leaf not in roots:
-            if _safe(fusion, leaf, nodes[0]):
-                chosen[nodes[0]] = leaf
+        before = [leaf, *nodes[:-1]]
+        if leaf.op is not Ops.BUFFER or not set(roots).isdisjoint(before):
+            continue
+        steps = zip(before, nodes, strict=True)
+        if all(node.src[0] is old and _safe(fusion, old, node) for old, node in steps):
+            chosen.update(dict.fromkeys(nodes, leaf))
     return chosen
 
 
-def _safe(fusion: Fusion, leaf: UOp, node: UOp) -> bool:
+def _safe(fusion: Fusion, old: UOp, node: UOp) -> bool:
+    """Whether `node` may be written over what `old` holds."""
     kernel = fusion.home[node].kernel
-    uses = fusion.uses[leaf]
+    uses = fusion.uses[old]
     own = [u for u in uses if u.kernel is kernel]
-    others = {u.kernel for u in uses if u.kernel is not kernel} | fusion.whole.get(leaf, set())
-    if kernel in others or not all(_same_element(u, leaf, kernel) for u in own):
+    others = {u.kernel for u in uses if u.kernel is not kernel} | fusion.whole.get(old, set())
+    if old in fusion.home:
+        others.add(fusion.home[old].kernel)
+    if kernel in others or not all(_same_element(u, old, kernel) for u in own):
         return False
     if any(_reaches(other, kernel) for other in others):
         return False

@@ -23,7 +23,9 @@ from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
 from .build import KernelBuilder
 
-LAUNCH: Final = 128  # elements of a pass that take as long as one more kernel
+# Elements of a pass that one more kernel is worth. Running it takes as long as a tenth of them (m);
+# the rest is for compiling it, which a loop that writes to a small table would never earn.
+LAUNCH: Final = 1024
 
 
 class Overlay(NamedTuple):
@@ -233,9 +235,6 @@ def _kept_inside(start: UOp, reach: int, loop: UOp) -> UOp:
     so."""
     first, last = loop.src
     after = last - (reach + 1)
-    if not (first <= start).lo == 1:
+    if (first <= start).lo != 1:
         start = UOp.alu(Ops.MAXIMUM, start, first)
     return start if (start <= after).lo == 1 else UOp.alu(Ops.MINIMUM, start, after)
-
-
-__all__ = ["boxed"]
