@@ -1,4 +1,4 @@
-"""An assignment to a part of a buffer walks the elements of that part and no others (F041, F067)."""
+"""An assignment to a part of a buffer walks the elements of that part only (F041, F067)."""
 
 from __future__ import annotations
 
