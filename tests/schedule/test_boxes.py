@@ -236,3 +236,54 @@ def test_old_readers_keep_their_values(device: str) -> None:
     assert counters.saved_versions == before + 1
     assert (x.numpy()[3] == 7).all() and (x.numpy()[4] == 1).all()
     assert (reader.numpy() == 2).all()
+
+
+# ---- places in a tensor
+
+
+def test_a_place_in_a_tensor_is_written_alone(recorded: list[Schedule]) -> None:
+    cache = data(4, 64, 8)
+
+    def f(place: Tensor, v: Tensor) -> Tensor:
+        cache[:, place] = v
+        return cache.sum(1)
+
+    value = (data(4, 8) * 3).realize()
+    items = captured(f, recorded, Tensor(5).realize(), value).items
+    assert (
+        sum(map(walked, items)) <= 4 * 8 + 4 * 8 * 64 + 1
+    )  # the place itself, from the end or not
+    assert jit(f)(Tensor(-2), value).tolist() == [[68.0] * 8] * 4
+    assert np.flatnonzero(cache.numpy()[0, :, 0] == 3).tolist() == [5, 62]
+
+
+@pytest.mark.parametrize("mode", ["set", "add"])
+def test_scatters_beside_readers_of_the_old_value(device: str, mode: str) -> None:
+    base = np.arange(24, dtype=np.float32).reshape(6, 4)
+    places, want = np.array([1, 4, 1]), base.copy()
+    updates = np.arange(12, dtype=np.float32).reshape(3, 4) + 50
+    x = Tensor(base).realize()
+    for _ in range(2):
+        old, reader = want.copy(), x * 2
+        new = x.uop.scatter(Tensor(places).realize().uop, Tensor(updates).realize().uop, 0, mode)
+        x._assign(new)
+        both = x + reader
+        for place, row in zip(places, updates, strict=True):
+            want[place] = row + (want[place] if mode == "add" else 0)
+        np.testing.assert_array_equal(both.numpy(), want + old * 2)
+        np.testing.assert_array_equal(x.numpy(), want)
+        np.testing.assert_array_equal(reader.numpy(), old * 2)
+
+
+@pytest.mark.parametrize("what", ["values", "places"])
+def test_a_scatter_that_reads_what_it_writes(device: str, what: str) -> None:
+    want = np.array([2, 0, 3, 1, 4], np.int32)
+    x = Tensor(want).realize()
+    for _ in range(2):
+        if what == "values":
+            x[Tensor([1, 2, 3, 4, 0])] = x
+            want = np.roll(want, 1)
+        else:
+            x[x] = Tensor([7, 8, 9, 10, 11]).cast("int32") % 5
+            want[want.copy()] = np.array([7, 8, 9, 10, 11]) % 5
+        np.testing.assert_array_equal(x.numpy(), want)

@@ -39,29 +39,29 @@ def assigned(
     """
     values = plain[count:]
     new: dict[UOp, UOp] = {}
-    versions: dict[UOp, UOp] = {}
+    over: dict[UOp, UOp] = {}
     for leaf, value in zip(leaves, values, strict=True):
         if leaf not in apart:
-            versions |= dict.fromkeys(_versions(value, leaf), leaf)
-    order = toposort(plain) if versions else ()
+            over |= dict.fromkeys(versions(value, leaf), leaf)
+    order = toposort(plain) if over else ()
     read = Counter(s for node in order for s in node.src)
     for node in order:
         src = tuple([new[s] for s in node.src])
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         made = node if same else UOp(node.op, node.dtype, src, node.arg)
-        if node in versions and (read[node] > 1 or node in plain):
+        if node in over and (read[node] > 1 or node in plain):
             before = _under(made)
             made = before.after(before.store(made))
         new[node] = made
     stores = [new.get(v, v) for v in values]
     stores = [
-        v if versions.get(old) is leaf else leaf.after(leaf.store(v))
+        v if over.get(old) is leaf else leaf.after(leaf.store(v))
         for leaf, old, v in zip(leaves, values, stores, strict=True)
     ]
     return [*[new.get(r, r) for r in plain[:count]], *stores]
 
 
-def _versions(value: UOp, leaf: UOp) -> list[UOp]:
+def versions(value: UOp, leaf: UOp) -> list[UOp]:
     """`value` and what it lies over, down to what `leaf` holds; none if that is not below."""
     found = []
     while value.op is Ops.WHERE:

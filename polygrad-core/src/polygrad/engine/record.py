@@ -24,7 +24,7 @@ from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.sizes import exchanged, variables_of
-from .functional import assigned, functional
+from .functional import assigned, functional, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble
@@ -101,7 +101,8 @@ def _planned(
 ) -> tuple[Schedule, list[UOp], dict[UOp, UOp]]:
     """The schedule of `count` results and of the new values of `leaves`, the graph it is made from,
     and what each node of that became when variables were renamed."""
-    apart: set[UOp] = set()
+    values = zip(leaves, plain[count:], strict=True)
+    apart = {leaf for leaf, value in values if not versions(value, leaf)}
     while True:
         graph = assigned(plain, count, leaves, apart)
         instance, new = exchanged(graph, renamed)

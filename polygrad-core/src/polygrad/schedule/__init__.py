@@ -6,6 +6,7 @@ expressions (`build`), lets assignments write in place where that is safe, and o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ def schedule(roots: Sequence[UOp], device: str = "") -> Schedule:
     fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")))
     devices = _devices(fusion.order, device)
     in_place = _in_place(fusion, wanted)
+    in_place |= _scattered_in_place(fusion, in_place, wanted)
     leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}
     builder = Builder(fusion, leaves)
     items: list[Item] = []
@@ -137,6 +139,27 @@ def _safe(fusion: Fusion, old: UOp, node: UOp) -> bool:
         return False
     kernel.reads |= others
     return True
+
+
+def _scattered_in_place(
+    fusion: Fusion, in_place: dict[UOp, UOp], roots: Sequence[UOp]
+) -> dict[UOp, UOp]:
+    """Scatters into what an assignment writes over anyway: leaf by SCATTER node. Nothing is left to
+    do for the assignment then. Of several to one leaf none, as their readers are not kept apart."""
+    writes = Counter(in_place.values())
+    chosen: dict[UOp, UOp] = {}
+    for node, leaf in in_place.items():
+        value = node.src[1].src[1]
+        if value.op is not Ops.SCATTER or value in roots or writes[leaf] > 1:
+            continue
+        kernel = fusion.home[value].kernel
+        others = {u.kernel for u in fusion.uses[leaf]} | fusion.whole.get(leaf, set())
+        others -= {kernel}
+        free = value.src[0] is leaf and leaf not in value.src[1:]
+        if free and not any(_reaches(other, kernel) for other in others):
+            kernel.reads |= others
+            chosen[value] = leaf
+    return chosen
 
 
 def _same_element(use: Use, leaf: UOp, kernel: Group) -> bool:
