@@ -287,3 +287,13 @@ def test_a_scatter_that_reads_what_it_writes(device: str, what: str) -> None:
             x[x] = Tensor([7, 8, 9, 10, 11]).cast("int32") % 5
             want[want.copy()] = np.array([7, 8, 9, 10, 11]) % 5
         np.testing.assert_array_equal(x.numpy(), want)
+
+
+def test_two_writes_at_places_in_a_tensor_in_one_graph(device: str) -> None:
+    """The first one's reshapes met the second one's: an IndexError of ours."""
+    want = np.zeros((2, 6, 3), np.float32)
+    x, place = Tensor(want).realize(), Tensor(4)
+    for i in range(2):
+        x[i, place] = Tensor([1.0, 2.0, 3.0]) + i
+        want[i, 4] = np.array([1, 2, 3]) + i
+    np.testing.assert_array_equal(x.numpy(), want)
