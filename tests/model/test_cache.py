@@ -1,4 +1,4 @@
-"""A decoder whose cache is auxiliary state: each call writes one place and reads the whole (F090)."""
+"""A decoder with its cache as auxiliary state: each call writes one place, reads all (F090)."""
 
 from __future__ import annotations
 
