@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polygrad import Tensor, Variable, jit
+from polygrad import device as devices
+from polygrad.codegen.kernel import canonical
+from polygrad.codegen.recipes import choose
 from polygrad.engine import record, run
 from polygrad.engine.counters import counters
 from polygrad.schedule import KernelItem, Schedule, schedule
@@ -109,6 +113,17 @@ def test_a_condition_that_bounds_no_loop_gates_the_box() -> None:
     want = np.ones((4, 9))
     want[1:, 2:6:2] = 7.0
     np.testing.assert_array_equal(x.numpy(), want)
+
+
+def test_a_small_part_of_a_large_buffer_stays_in_the_caches() -> None:
+    target = replace(devices.get("cpu").target, cache_bytes=(1 << 10, 1 << 12), vector_bytes=16)
+    for rows, log in ((slice(3, 4), 0), (slice(0, 63), 1)):
+        x = data(64, 64)
+        x[rows] = data(*np.empty((64, 64))[rows].shape)
+        (item,) = written(x).items
+        assert isinstance(item, KernelItem)
+        made = choose(canonical(item.sink), target)
+        assert [entry[0] for entry in made.log].count("stream") == log
 
 
 # ---- several writes, and readers of what was written
