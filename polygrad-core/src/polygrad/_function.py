@@ -21,8 +21,8 @@ from ._nested import filled
 from ._trace import Trace, settled
 from ._traced import Filling, Traced
 from .engine.capture import Check, active
+from .engine.functional import functional
 from .engine.owner import world
-from .engine.record import functional
 from .engine.runtime import current, use
 from .errors import ArgumentError, CaptureError, GradientError, public, shown
 from .gradient_rules import PYTHON, THROUGH, Function, Joint

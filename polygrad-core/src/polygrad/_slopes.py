@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ._traced import Filling, Traced, stand_in
 from .dtype import dtypes
 from .engine.capture import Outside
-from .engine.record import functional
+from .engine.functional import functional
 from .engine.runtime import Runtime
 from .gradient import between
 from .gradient_rules import PYTHON, Function

@@ -179,8 +179,6 @@ def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:
             new[node] = node
         elif node.op in (Ops.REDUCE, Ops.SCAN):
             new[node] = _reduce(node, src)
-        elif node.op in (Ops.LOAD, Ops.STORE):
-            new[node] = _gated(node, src)
         else:
             new[node] = rebuild(node, src)
     return [new[r] for r in roots]
@@ -194,17 +192,6 @@ def _reduce(node: UOp, src: tuple[UOp, ...]) -> UOp:
         )
         loops += [r for r in inside if r not in loops]
     return UOp(node.op, node.dtype, (src[0], *loops), node.arg)
-
-
-def _gated(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    gate_at = 1 if node.op is Ops.LOAD else 2
-    if len(src) > gate_at:
-        gate = src[gate_at]
-        if gate.lo == 1:
-            src = src[:gate_at]
-        elif gate.hi == 0 and node.op is Ops.LOAD:
-            return UOp.const(node.dtype, 0)
-    return UOp(node.op, node.dtype, src, node.arg)
 
 
 def index_roots(stores: Iterable[UOp]) -> list[UOp]:

@@ -14,7 +14,7 @@ a new leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import device as devices
@@ -24,6 +24,7 @@ from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.sizes import exchanged, variables_of
+from .functional import assigned, functional, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers
@@ -50,23 +51,6 @@ class State:
         self.leaf: Any = _UNSEEN
 
 
-def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list[UOp]:
-    """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
-    node whose graph plays no part, such as the leaf of a realised one."""
-    new: dict[UOp, UOp] = {}
-    for node in toposort(roots, lambda n: known(n) is None):
-        end = known(node)
-        if end is not None:
-            new[node] = end
-        elif node.op is Ops.AFTER:
-            new[node] = new[node.src[1].src[1]]
-        else:
-            src = tuple([new[s] for s in node.src])
-            same = all(a is b for a, b in zip(src, node.src, strict=True))
-            new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
-    return [new[r] for r in roots]
-
-
 def make_plan(
     roots: Sequence[UOp],
     inputs: Sequence[UOp] = (),
@@ -86,18 +70,13 @@ def make_plan(
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock:
         plain = functional([*roots, *updates.values()], runtime.leaf_of)
-        stores = [
-            leaf.after(leaf.store(v)) for leaf, v in zip(updates, plain[len(roots) :], strict=True)
-        ]
-        graph = [*plain[: len(roots)], *stores]
-        fixed = _fixed_variables(runtime, graph, variables)
+        fixed = _fixed_variables(runtime, [*plain, *updates], variables)
         given = [*variables, *fixed]
         renamed = {
             v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:3]))
             for i, v in enumerate(given)
         }
-        plain, new = exchanged(graph, renamed)
-        planned = schedule(plain, devices.default(), most_buffers)
+        planned, graph, new = _planned(plain, len(roots), tuple(updates), renamed)
         held = _held_leaves(graph, inputs)
         # A leaf of a size that varies has another shape in the graph that is planned.
         slots = {new.get(leaf, leaf): i for i, leaf in enumerate([*inputs, *held])}
@@ -115,6 +94,24 @@ def make_plan(
         made = Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
         runtime.recordings.add(made)
         return made
+
+
+def _planned(
+    plain: Sequence[UOp], count: int, leaves: Sequence[UOp], renamed: Mapping[UOp, UOp]
+) -> tuple[Schedule, list[UOp], dict[UOp, UOp]]:
+    """The schedule of `count` results and of the new values of `leaves`, the graph it is made from,
+    and what each node of that became when variables were renamed."""
+    values = zip(leaves, plain[count:], strict=True)
+    apart = {leaf for leaf, value in values if not versions(value, leaf)}
+    while True:
+        graph = assigned(plain, count, leaves, apart)
+        instance, new = exchanged(graph, renamed)
+        planned = schedule(instance, devices.default(), most_buffers)
+        now = dict(planned.writes)
+        moved = {v for v in leaves if now.get(new[v], new[v]) is not new[v]}
+        if moved <= apart:
+            return planned, graph, new
+        apart |= moved
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:

@@ -17,7 +17,7 @@ from typing import Any
 from .. import settings
 from ..arguments import call_back
 from ..engine.capture import Capture, Check
-from ..engine.record import functional
+from ..engine.functional import functional
 from ..engine.runtime import Runtime, current
 from ..errors import ArgumentError, CaptureError, shown
 from ..nn.init import decays

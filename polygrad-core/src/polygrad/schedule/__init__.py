@@ -6,12 +6,14 @@ expressions (`build`), lets assignments write in place where that is safe, and o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import settings
 from ..uop.ops import Ops, UOp, size
 from ..uop.rewrite import substitute
+from .boxes import boxed
 from .build import Builder, scatter_kernels
 from .chains import chained
 from .fusion import Fusion, Group, Use, _reaches
@@ -47,6 +49,7 @@ def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -
         fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")), cuts)
         devices = _devices(fusion.order, device)
         in_place = _in_place(fusion, wanted)
+        in_place |= _scattered_in_place(fusion, in_place, wanted)
         leaves = {n: in_place[n] if n in in_place else _leaf(n, devices) for n in fusion.home}
         builder = Builder(fusion, leaves)
         if not add_cuts(cuts, fusion, builder, devices, limit):
@@ -54,9 +57,10 @@ def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -
     items: list[Item] = []
     plain: set[int] = set()
     for group in _ordered(fusion.groups):
+        made = _items(group, builder, leaves, devices)
         if fusion.fuse and _plain(group):
-            plain.add(len(items))
-        items += _items(group, builder, leaves, devices)
+            plain.update(range(len(items), len(items) + len(made)))
+        items += made
     items = share(items, frozenset(plain), limit)
     writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
     results = tuple(leaves.get(r, r) for r in wanted)
@@ -111,26 +115,32 @@ def _targets(fusion: Fusion) -> dict[UOp, UOp]:
 def _in_place(fusion: Fusion, roots: Sequence[UOp]) -> dict[UOp, UOp]:
     """Assignments that may write over the old value: leaf by AFTER node.
 
-    Safe when this kernel reads the old value only at the element it writes, everybody else in the
-    graph reads it before, and the old value is no result itself.
+    Safe when each kernel reads the version before only at the element it writes, everybody else in
+    the graph reads that before, and no version but the last is a result itself.
     """
     by_target: dict[UOp, list[UOp]] = {}
     for node, target in _targets(fusion).items():
         by_target.setdefault(target, []).append(node)
     chosen: dict[UOp, UOp] = {}
     for leaf, nodes in by_target.items():
-        if len(nodes) == 1 and leaf.op is Ops.BUFFER and leaf not in roots:
-            if _safe(fusion, leaf, nodes[0]):
-                chosen[nodes[0]] = leaf
+        before = [leaf, *nodes[:-1]]
+        if leaf.op is not Ops.BUFFER or not set(roots).isdisjoint(before):
+            continue
+        steps = zip(before, nodes, strict=True)
+        if all(node.src[0] is old and _safe(fusion, old, node) for old, node in steps):
+            chosen.update(dict.fromkeys(nodes, leaf))
     return chosen
 
 
-def _safe(fusion: Fusion, leaf: UOp, node: UOp) -> bool:
+def _safe(fusion: Fusion, old: UOp, node: UOp) -> bool:
+    """Whether `node` may be written over what `old` holds."""
     kernel = fusion.home[node].kernel
-    uses = fusion.uses[leaf]
+    uses = fusion.uses[old]
     own = [u for u in uses if u.kernel is kernel]
-    others = {u.kernel for u in uses if u.kernel is not kernel} | fusion.whole.get(leaf, set())
-    if kernel in others or not all(_same_element(u, leaf, kernel) for u in own):
+    others = {u.kernel for u in uses if u.kernel is not kernel} | fusion.whole.get(old, set())
+    if old in fusion.home:
+        others.add(fusion.home[old].kernel)
+    if kernel in others or not all(_same_element(u, old, kernel) for u in own):
         return False
     if any(_reaches(other, kernel) for other in others):
         return False
@@ -138,8 +148,29 @@ def _safe(fusion: Fusion, leaf: UOp, node: UOp) -> bool:
     return True
 
 
+def _scattered_in_place(
+    fusion: Fusion, in_place: dict[UOp, UOp], roots: Sequence[UOp]
+) -> dict[UOp, UOp]:
+    """Scatters into what an assignment writes over anyway: leaf by SCATTER node. Nothing is left to
+    do for the assignment then. Of several to one leaf none, as their readers are not kept apart."""
+    writes = Counter(in_place.values())
+    chosen: dict[UOp, UOp] = {}
+    for node, leaf in in_place.items():
+        value = node.src[1].src[1]
+        if value.op is not Ops.SCATTER or value in roots or writes[leaf] > 1:
+            continue
+        kernel = fusion.home[value].kernel
+        others = {u.kernel for u in fusion.uses[leaf]} | fusion.whole.get(leaf, set())
+        others -= {kernel}
+        free = value.src[0] is leaf and leaf not in value.src[1:]
+        if free and not any(_reaches(other, kernel) for other in others):
+            kernel.reads |= others
+            chosen[value] = leaf
+    return chosen
+
+
 def _same_element(use: Use, leaf: UOp, kernel: Group) -> bool:
-    return use.valid is None and flat(use.index, leaf.shape) is flat(kernel.ranges, kernel.shape)
+    return flat(use.index, leaf.shape) is flat(kernel.ranges, kernel.shape)
 
 
 # ---- order
@@ -175,9 +206,10 @@ def _items(
         return kernel_items(group.stored, leaves, devices[first])
     if size(first.shape) == 0:
         return []
-    kernels = [builder.kernels[group]]
     if first.op is Ops.SCATTER:
         kernels = scatter_kernels(first, leaves[first], leaves)
+    else:
+        kernels = boxed(builder.kernels[group])
     items: list[Item] = []
     for kernel in kernels:
         sink = kernel.sink()

@@ -165,18 +165,22 @@ def _elementwise(node: UOp, src: Sequence[UOp]) -> UOp:
 
 
 def scatter_kernels(node: UOp, out: UOp, leaves: dict[UOp, UOp]) -> list[KernelBuilder]:
-    """A scatter in two kernels: a copy of the base, then the updates in index order.
+    """A scatter in two kernels: a copy of the base, unless it goes into that itself, then the
+    updates in index order.
 
     The loops over the index are sequential, so duplicates combine in order on every device; the
     other axes are parallel. Positions outside the axis are dropped, as reads outside give 0.
     """
     base, index, updates = node.src
     axis, mode = node.arg
-    copy = KernelBuilder()
-    whole = UOp.range(0, size(base.shape), 0)
-    copy.store(out, whole, _read(copy, base, whole, leaves))
+    kernels: list[KernelBuilder] = []
+    if out is not base:
+        copy = KernelBuilder()
+        whole = UOp.range(0, size(base.shape), 0)
+        copy.store(out, whole, _read(copy, base, whole, leaves))
+        kernels.append(copy)
     if size(updates.shape) == 0:
-        return [copy]
+        return kernels
     kernel = KernelBuilder()
     rank = len(index.shape)
     loops = tuple(
@@ -191,7 +195,7 @@ def scatter_kernels(node: UOp, out: UOp, leaves: dict[UOp, UOp]) -> list[KernelB
     if mode != "set":
         value = UOp.alu(_MODES[mode], kernel.load(out, target, inside), value)
     kernel.store(out, target, value, inside)
-    return [copy, kernel]
+    return [*kernels, kernel]
 
 
 _MODES = {"add": Ops.ADD, "mul": Ops.MUL, "max": Ops.MAXIMUM, "min": Ops.MINIMUM}

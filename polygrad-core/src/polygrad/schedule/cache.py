@@ -13,7 +13,7 @@ Keys are compared, never only hashed, so a collision cannot run the wrong Plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtype import TENSOR_DTYPES, DType, dtypes
@@ -119,6 +119,7 @@ class _Found:
         self.settled: list[tuple[UOp, UOp]] = []
         self.holes: list[Hole] = []
         self.values: list[Number] = []
+        self.places: dict[Any, int] = {}  # place that something is put to -> the first PAD there
 
     def hole(self, node: UOp, axis: int, value: Number) -> None:
         self.holes.append(Hole(node, axis))
@@ -190,7 +191,12 @@ def _shrink(node: UOp, found: _Found) -> Any:
 
 
 def _pad(node: UOp, found: _Found) -> Any:
-    """Where a part is put into a whole (`x[i] = v`) is a hole."""
+    """Where a part is put into a whole (`x[i] = v`) is a hole, one for all that is put there: then
+    a mask and the value under it are known to lie in one place."""
+    first = found.places.get(_place_of(node))
+    if first is not None:
+        return (Ops.PAD, "at", first, found.numbers[node.src[0]])
+    found.places[_place_of(node)] = len(found.numbers)
     what: list[Any] = []
     for axis, (before, after, interior) in enumerate(node.arg):
         if not type(before) is type(after) is type(node.src[0].shape[axis]) is int:
@@ -201,6 +207,11 @@ def _pad(node: UOp, found: _Found) -> Any:
         if free:
             found.hole(node, axis, before)
     return (Ops.PAD, tuple(what), found.numbers[node.src[0]])
+
+
+def _place_of(node: UOp) -> Any:
+    """What two PADs share that put parts of one shape to one place."""
+    return node if sizes_of(node) else (node.arg, node.shape)
 
 
 def _call(node: UOp, found: _Found) -> Any:
@@ -262,10 +273,10 @@ def instance(
     new = table | {node: renewed[leaf] for node, leaf in print_.settled}
     new |= dict(zip(print_.leaves, leaves, strict=True))
     made: list[UOp] = []
-    open_: dict[UOp, list[tuple[int, str]]] = {}
+    open_: dict[Any, list[tuple[int, str]]] = {}
     for i in varying:
         hole = print_.holes[i]
-        open_.setdefault(hole.node, []).append((hole.axis, f"hole{i}"))
+        open_.setdefault(_key(hole.node), []).append((hole.axis, f"hole{i}"))
     names: dict[str, UOp] = {}
     skipped = {print_.nodes[i] for i in passing}
     storage: dict[UOp, UOp] = {}  # of assignments that are not carried out: what the next writes
@@ -278,7 +289,7 @@ def instance(
         if node in skipped:
             storage[node], new[node] = src[0], src[1].src[1]
             continue
-        varies = open_.get(node)
+        varies = open_.get(_key(node))
         arg = node.arg
         if node.op in _SIZED:
             arg = mapped(arg, lambda n: sized(new[n.node]))
@@ -294,6 +305,10 @@ def instance(
         hand_on(node, new[node])
     made = [names[f"hole{i}"] for i in varying]
     return Instance([new[r] for r in roots], [*given, *made], leaves)
+
+
+def _key(node: UOp) -> Any:
+    return _place_of(node) if node.op is Ops.PAD else node
 
 
 _WRITES = (Ops.STORE, Ops.AFTER)
@@ -329,20 +344,29 @@ def _filled_pad(node: UOp, src: tuple[UOp, ...], open_: Open, names: dict[str, U
     """A part that is put there; a constant needs no memory: a choice."""
     x = src[0]
     varying = {axis for axis, _ in open_}
-    x = x.pad([(0, 0, 0) if a in varying else p for a, p in enumerate(node.arg)])
     same = uniform(x)
+    if same is not None:
+        x = same.broadcast_to([n if a in varying else m for a, (n, m) in _sides(node)])
+    x = x.pad([(0, 0, 0) if a in varying else p for a, p in enumerate(node.arg)])
     inside: UOp | None = None
     for axis, name in open_:
-        n, total = x.shape[axis], node.shape[axis]
-        before = names[name] = UOp.variable(name, 0, total - node.src[0].shape[axis])
+        n, total = node.src[0].shape[axis], node.shape[axis]
+        before = names.setdefault(name, UOp.variable(name, 0, total - n))
         if same is None:
             x = put(x, axis, before, total)
         else:
             inside = both(inside, covered(node.shape, axis, before, n))
-    if same is None or inside is None:
+    if inside is None:
         return x
-    values = (same.broadcast_to(node.shape), UOp.const(node.dtype, 0).broadcast_to(node.shape))
-    return UOp(Ops.WHERE, node.dtype, (inside, *values))
+    if node.dtype is dtypes.bool:
+        return both(inside, x)
+    nothing = UOp.const(node.dtype, 0).broadcast_to(node.shape)
+    return UOp(Ops.WHERE, node.dtype, (inside, x, nothing))
+
+
+def _sides(node: UOp) -> Iterable[tuple[int, tuple[int, int]]]:
+    """(axis, (length, length of the source))"""
+    return enumerate(zip(node.shape, node.src[0].shape, strict=True))
 
 
 _FILLED: Mapping[Ops, Callable[[UOp, tuple[UOp, ...], Open, dict[str, UOp]], UOp]] = {

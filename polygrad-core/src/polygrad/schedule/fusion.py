@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..dtype import dtypes
 from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
-from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
+from ..uop.ops import COMPARISONS, ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from ..uop.sizes import capacity
 from .indexing import Index, both, source_index
 
@@ -40,6 +40,7 @@ SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
 _WHOLE: Final = (Ops.COPY, Ops.SCATTER, Ops.KERNEL)  # these read their sources as buffers
 _ALONE: Final = (Ops.SCAN, *_WHOLE)  # these share no kernel
+_PLACED: Final = COMPARISONS | MOVEMENT | {Ops.AND, Ops.OR}  # of positions: where something lies
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 
 
@@ -96,6 +97,8 @@ class Facts:
     epilogue: set[UOp] = field(default_factory=set)
     forced: set[UOp] = field(default_factory=set)  # stored whatever their uses
     deep: set[UOp] = field(default_factory=set)  # where a chain is cut: a kernel of its own
+    # positions and what compares them: a few instructions, and memory holds no index
+    places: set[UOp] = field(default_factory=set)
 
 
 def survey(order: Sequence[UOp], roots: Sequence[UOp], cuts: Cuts | None = None) -> Facts:
@@ -130,6 +133,9 @@ def _survey(node: UOp, facts: Facts) -> None:
         if depth >= MAX_DEPTH:
             facts.forced.add(node)
             facts.deep.add(node)
+    placed = op in _PLACED and all(s in facts.places for s in src)
+    if placed or node.dtype is dtypes.index or (op is Ops.CONST and node.dtype is dtypes.bool):
+        facts.places.add(node)
     if op is Ops.REDUCE:
         level += 1
     grows = op in (Ops.EXPAND, Ops.WINDOW)
@@ -213,8 +219,8 @@ class Fusion:
                 self._descend(node, use, around)
 
     def _must_store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> bool:
-        if node.dtype is dtypes.index:
-            return False  # a position: memory holds no type of kernels
+        if node in self.facts.places:
+            return False
         if not self.fuse:
             return node.op is Ops.REDUCE or node.op in ELEMENTWISE
         if node.op is Ops.REDUCE:

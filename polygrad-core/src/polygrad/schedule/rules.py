@@ -38,6 +38,9 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
         if node.op is Ops.KERNEL:  # it reads memory, whatever the shape
             src = tuple(map(_memory, src))
         same = all(a is b for a, b in zip(src, node.src, strict=True))
+        if node.op is Ops.RESHAPE and src[0].op is Ops.RESHAPE:  # an assignment stood between
+            new[node] = src[0].reshape(node.arg)
+            continue
         kept = node if same else UOp(node.op, node.dtype, src, node.arg)
         new[node] = _SPLIT[node.op](kept) if node.op in _SPLIT else kept
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]

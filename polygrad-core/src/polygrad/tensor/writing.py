@@ -1,8 +1,9 @@
 """Writing with an index: `x[...] = v`, scatter and its relatives.
 
 Nothing is changed in place by these: a new value of the whole tensor is built, and `x[...] = v`
-assigns it. Slices become a padded value and a mask made of constants, so one fused pass selects;
-index arrays become one SCATTER, in which the last of several writes to one place stays (as numpy's)
+assigns it. Slices become a padded value and a mask made of constants, so one fused pass selects, or
+a kernel that stores the part only where that is in memory (`schedule/boxes.py`); index arrays
+become one SCATTER, in which the last of several writes to one place stays (as numpy's)
 and additions run in order. Writes wait as all else does, but not for ever: see `before_write`.
 """
 

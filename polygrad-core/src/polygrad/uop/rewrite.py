@@ -21,7 +21,7 @@ nodes to new ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from ..errors import SpecError
 from .ops import COMPARISONS, ELEMENTWISE, Ops, UOp, toposort
@@ -74,9 +74,12 @@ def _without_context(rule: Rule) -> Callable[[UOp, Any], UOp | None]:
 
 def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
     """`u` over other sources. A scalar elementwise node goes through the smart constructor, so it
-    is simplified again and takes the dtype that its new sources imply."""
+    is simplified again and takes the dtype that its new sources imply; a gate that became known is
+    dropped."""
     if src == u.src:
         return u
+    if u.op in _GATE_AT:
+        return _gated(u, src)
     if u.shape or u.op not in ELEMENTWISE or u.dtype.lanes > 1:
         return UOp(u.op, u.dtype, src, u.arg)
     if u.op is Ops.CAST:
@@ -85,6 +88,19 @@ def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
         return src[0].bitcast(u.dtype)
     same = u.op in COMPARISONS or src[-1].dtype is not u.src[-1].dtype or u.dtype is src[-1].dtype
     return UOp.alu(u.op, *src) if same or u.op is Ops.THREEFRY else UOp(u.op, u.dtype, src, u.arg)
+
+
+_GATE_AT: Final = {Ops.LOAD: 1, Ops.STORE: 2}
+
+
+def _gated(u: UOp, src: tuple[UOp, ...]) -> UOp:
+    at = _GATE_AT[u.op]
+    if len(src) > at:
+        if src[at].lo == 1:
+            src = src[:at]
+        elif src[at].hi == 0 and u.op is Ops.LOAD:
+            return UOp.const(u.dtype, 0)
+    return UOp(u.op, u.dtype, src, u.arg)
 
 
 @overload

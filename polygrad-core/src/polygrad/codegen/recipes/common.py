@@ -4,12 +4,13 @@ up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from ...target import Target
 from ...uop.costs import COSTS
-from ...uop.linear import coefficient, divides
+from ...uop.linear import coefficient, divides, ranges_of
 from ...uop.ops import ELEMENTWISE, Ops, UOp, toposort
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import (
@@ -54,12 +55,14 @@ def second_cache(target: Target) -> int:
 
 
 def stream_out(kernel: Kernel, target: Target) -> Kernel:
-    """Write past the caches what is larger than all of them: nobody will find it there anyway."""
+    """Write past the caches what is larger than all of them: nobody will find it there anyway. A
+    store may write a small part of a large buffer."""
     for number, store in enumerate(kernel.stores):
-        param = store.src[0].src[0]
+        param, offset = store.src[0].src
         if param.op is Ops.LOCAL:
             continue
-        if param.arg[1] * param.dtype.itemsize > target.cache_bytes[-1]:
+        written = min(math.prod(map(extent, ranges_of(offset))), param.arg[1])
+        if written * param.dtype.itemsize > target.cache_bytes[-1]:
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
     return kernel
