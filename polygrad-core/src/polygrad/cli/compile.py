@@ -15,7 +15,7 @@ from ..codegen import compile_kernel
 from ..contract import LinearProgram
 from ..device import naming
 from ..engine import kernels
-from ..engine.record import functional
+from ..engine.functional import functional
 from ..errors import ArgumentError, CompileError
 from ..files import atomic
 from ..model.bundle import Bundle

@@ -227,7 +227,7 @@ class Model(Trainable):
         >>> list(model.stats())
         ['forward']
         """
-        plans = {n: p.plan for n, p in self._ports.items()}
+        plans = dict(self._plans)
         plans |= {"train": self._trainer.step} if self._trainer else {}
         return {name: plan.routine.launches for name, plan in plans.items()}
 
@@ -388,7 +388,8 @@ class Model(Trainable):
                 e.draws,
                 tuple(c._replace(node=u) for u, c in zip(roots[last:], e.checks, strict=True)),
             )
-        self.device, self._ports, self._guards, self._trainer = target, {}, {}, None
+        self.device, self._ports, self._plans = target, {}, {}
+        self._guards, self._trainer = {}, None
         return self
 
     def dispose(self) -> None:
@@ -401,7 +402,7 @@ class Model(Trainable):
         polygrad.errors.StateError: this Model was disposed.
         """
         self._disposed = True
-        self._ports, self._guards, self._trainer = {}, {}, None
+        self._ports, self._plans, self._guards, self._trainer = {}, {}, {}, None
         self.captured = Captured({})
 
     free = dispose

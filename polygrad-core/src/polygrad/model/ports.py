@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..device.buffer import Buffer, pool, with_room
-from ..engine import Recorded, Runtime
+from ..engine import Runtime
 from ..engine.owner import mixed
 from ..tensor import Tensor
 from ..tensor.base import away, replayed
@@ -70,13 +70,13 @@ class Output(NamedTuple):
 
 
 class Ports(NamedTuple):
-    """An entrypoint that is ready to be called."""
+    """What an entrypoint takes and gives."""
 
-    plan: Recorded
     names: frozenset[str]
     inputs: tuple[tuple[str, Input], ...]
     outputs: tuple[Output, ...]
     device: str
+    runtime: Runtime
 
     def arrays(self, made: list[Buffer], sizes: Values) -> Outputs:
         """The outputs of a call as numpy arrays."""
@@ -88,7 +88,7 @@ class Ports(NamedTuple):
 
     def tensors(self, made: list[Buffer], sizes: Values) -> Outputs:
         """The outputs of a call as Tensors."""
-        runtime, device = self.plan.runtime, self.device
+        runtime, device = self.runtime, self.device
         out = Outputs()
         for output, buffer in zip(self.outputs, made, strict=True):
             node = UOp.buffer(output.spec.dtype, output.shape(sizes), device)

@@ -47,6 +47,7 @@ class Runnable:
         self._trainer: Trainer | None = None
         self.tuned: Tuned = {}
         self._ports: dict[str, Ports] = {}  # by entrypoint, once it was called
+        self._plans: dict[str, Recorded] = {}  # the same
         self._guards: dict[str, Guard] = {}
         self._ready = self._disposed = False
 
@@ -117,10 +118,12 @@ class Runnable:
             check_names(given, dict(ports.inputs), f"entrypoint {entrypoint!r}")
         sizes: Values = {}
         buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
+        # Made by the first call that gives what is taken: one that fails leaves nothing behind.
+        plan = self._plans.get(entrypoint) or self._made_plan(entrypoint, entry)
         numbers = self._numbers(entry, sizes)
         if entry.checks:
             self.check_indices(entrypoint, buffers, numbers, sizes)
-        made = ports.plan(buffers, numbers)
+        made = plan(buffers, numbers)
         if not readback:
             return Outputs()
         for value in given.values():
@@ -135,18 +138,24 @@ class Runnable:
             raise UnknownName(no_such("entrypoint", name, known))
         return known[name]
 
-    def _made_ports(self, name: str, entry: Entrypoint) -> Ports:
+    def _made_plan(self, name: str, entry: Entrypoint) -> Recorded:
         if not self._ready:
             self._check_initialized()
         updates = {self.states[n].symbol: u for n, u in entry.writes.items()}
         with offered(self.tuned, self.device):
-            plan = self._compiled(entry, list(entry.outputs.values()), updates)
+            made = self._compiled(entry, list(entry.outputs.values()), updates)
+        self._plans[name] = made
+        return made
+
+    def _made_ports(self, name: str, entry: Entrypoint) -> Ports:
         inputs = [
             (n, Input(f"entrypoint {name!r}: {n!r}", self.specs[n], self.device, self.runtime))
             for n in entry.inputs
         ]
         outputs = [Output.of(n, u) for n, u in entry.outputs.items()]
-        made = Ports(plan, frozenset(entry.inputs), tuple(inputs), tuple(outputs), self.device)
+        made = Ports(
+            frozenset(entry.inputs), tuple(inputs), tuple(outputs), self.device, self.runtime
+        )
         self._ports[name] = made
         return made
 

@@ -98,13 +98,14 @@ class Trainable(Runnable):
 
         def evaluate() -> float:
             ports = self._ports.get("loss") or self._made_ports("loss", entry)
+            plan = self._plans.get("loss") or self._made_plan("loss", entry)
             losses = []
             for batch in source.epoch(0):
                 for name, buffer in inputs.items():
                     buffer.write(batch[name])
                 numbers = self._numbers(entry, batch.sizes)
                 self.check_indices("loss", list(inputs.values()), numbers, batch.sizes)
-                made = ports.plan(list(inputs.values()), numbers)
+                made = plan(list(inputs.values()), numbers)
                 losses.append(ports.tensors(made, batch.sizes)["loss"].item())
             return float(sum(losses) / len(losses))
 

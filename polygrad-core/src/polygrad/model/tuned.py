@@ -67,13 +67,13 @@ def tune(model: Runnable, beam: int, seconds: int) -> list[Json]:
         )
     if beam < 1:
         raise ArgumentError(f"tune: beam is the width of the search, 1 or more, not {beam}.")
-    before, model._ports = model._ports, {}
+    before, model._plans = model._plans, {}
     try:
         with Context(BEAM=beam, BEAM_TIMEOUT_SEC=seconds), tuning.recording() as found:
             for name, entry in model.captured.entrypoints.items():
-                model._made_ports(name, entry)
+                model._made_plan(name, entry)
     except BaseException:
-        model._ports = before
+        model._plans = before
         raise
     here = tuning.machine(device)
     old = dict(model.tuned[here].kernels) if here in model.tuned else {}
