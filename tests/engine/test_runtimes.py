@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import doctest
 import gc
-import importlib
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
@@ -362,10 +360,3 @@ def test_a_model_is_disposed_of_by_either_name(device: str) -> None:
         end(model)
         with pytest.raises(StateError, match="this Model was disposed"):
             model(x=np.ones(2, np.float32))
-
-
-@pytest.mark.parametrize("module", ["_create", "_can_run", "_memory", "settings", "tensor.keeping"])
-def test_examples_run(module: str) -> None:
-    found = importlib.import_module(f"polygrad.{module}")
-    failed, tried = doctest.testmod(found, extraglobs={"Tensor": Tensor})
-    assert tried and not failed
