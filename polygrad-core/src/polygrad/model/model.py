@@ -353,6 +353,10 @@ class Model(Trainable):
         times before and after, how many lists were tried, and the list that won.
 
         Raises ArgumentError on a device without times (interp).
+
+        >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)}).place("cpu")
+        >>> [row["recipe"] for row in model.tune(beam=1, seconds=1)]
+        ['reduction']
         """
         self._check_alive()
         with use(self.runtime):
