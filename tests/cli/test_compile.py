@@ -66,7 +66,7 @@ def test_the_programs_are_those_that_run_here(bundle, capsys) -> None:
     with Context(POLY_DEV="interp"):
         model = Model.load(bundle)
         model.forward(x=np.zeros((8, 16), dtype="float32"))
-        (ports,) = [p for n, p in model._ports.items() if n == "forward"]
+        plans = model._plans["forward"].plans
     launched = {name for plan in plans for name in plan.programs}
     assert launched <= {p["name"] for p in programs if "forward" in p["entrypoints"]}
 

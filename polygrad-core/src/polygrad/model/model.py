@@ -355,8 +355,8 @@ class Model(Trainable):
         Raises ArgumentError on a device without times (interp).
 
         >>> model = Model(nn.Linear(2, 1), {"x": Tensor.empty(1, 2)}).place("cpu")
-        >>> [row["recipe"] for row in model.tune(beam=1, seconds=1)]
-        ['reduction']
+        >>> ["tried" in row for row in model.tune(beam=1, seconds=1)]
+        [True]
         """
         self._check_alive()
         with use(self.runtime):
