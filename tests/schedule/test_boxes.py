@@ -134,8 +134,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Schedule]:
     """The schedules that are made."""
     made: list[Schedule] = []
 
-    def noting(roots: Any, device: str = "") -> Schedule:
-        made.append(schedule(roots, device))
+    def noting(*arguments: Any) -> Schedule:
+        made.append(schedule(*arguments))
         return made[-1]
 
     for module in (record, run):

@@ -55,8 +55,8 @@ def _turned(kernel: Kernel, vector: UOp) -> UOp | None:
         across = step(access, vector)
         if across is None or across >= LINE:
             for loop in kernel.outputs:
-                if loop is not vector and step(access, loop) == 1 and length(loop) >= 2 * LINE:
-                    return loop if static(loop) and bindable(kernel, loop) else None
+                if loop is not vector and static(loop) and step(access, loop) == 1:
+                    return loop if length(loop) >= 2 * LINE and bindable(kernel, loop) else None
     return None
 
 
