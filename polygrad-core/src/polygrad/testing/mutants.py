@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "in place though elements differ",
         "schedule.__init__",
-        "not all(_same_element(u, leaf, kernel) for u in own)",
+        "not all(_same_element(u, old, kernel) for u in own)",
         "False",
     ),
     # ---- code generation
