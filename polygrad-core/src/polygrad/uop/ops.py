@@ -9,22 +9,20 @@ Two floors use the same class:
 * the *tensor floor*: nodes have a shape; movement, reductions, gathers, assignment;
 * the *kernel floor*: scalars inside loops; RANGE, PARAM, INDEX, LOAD, STORE, REDUCE.
 
-Elementwise ops belong to both. `spec.py` says what is legal where. The table of living nodes is
-weak: a node goes when nobody holds it, whatever stood above it.
+Elementwise ops belong to both. `spec.py` says what is legal where; slots and the table of living
+nodes are in `node.py`.
 """
 
 from __future__ import annotations
 
 import itertools
 import struct
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, canonical, dtypes, misfit
 from ..errors import SpecError
-from .names import Names
+from .node import Parts, entered, filled, live_nodes, living
 from .opcodes import (
     BINARY,
     COMPARISONS,
@@ -60,7 +58,6 @@ _uids = itertools.count(1)
 _constants: dict[Any, UOp] = {}
 _PYTHON = frozenset({bool, int, float})
 MAX_CONSTANTS: Final = 512
-_new: Final = object.__new__
 _DOUBLE: Final = struct.Struct("<d").pack
 _BY_BITS: Final = frozenset({float, bool})
 # The dtype of a result that has not its last source's.
@@ -74,30 +71,7 @@ class KernelInfo(NamedTuple):
     recipe: tuple[str, tuple[Any, ...]] | None = None
 
 
-class _Parts(Names):
-    """The slots of a UOp. A node is filled as a `_Parts`, whose slots are quick to write, and then
-    becomes a `UOp`, which is immutable: five times faster than `object.__setattr__`."""
-
-    __slots__ = (
-        "__weakref__", "arg", "cache", "dtype", "hi", "lo", "op", "order", "provenance", "ranges",
-        "shape", "src",
-    )  # fmt: skip
-
-    op: Ops
-    dtype: DType
-    src: tuple[UOp, ...]
-    arg: Any
-    shape: Shape
-    lo: int | None  # interval of a scalar integer or bool node; None where nothing is known
-    hi: int | None
-    # What follows is no part of identity and filled when somebody asks.
-    provenance: Any  # write-once: where the user made it (provenance.py)
-    cache: Any  # its linear form (linear.py)
-    order: Any  # its place in an order that is the same in every process (linear.py)
-    ranges: Any  # the loop counters below it (linear.py)
-
-
-class UOp(_Parts):
+class UOp(Parts):
     """One immutable node. Make it with `UOp(...)` or, better, with the named constructors below."""
 
     __slots__ = ()
@@ -107,7 +81,7 @@ class UOp(_Parts):
         kind = type(arg)
         by_bits = (kind, _DOUBLE(arg) if kind is float else arg) if kind in _BY_BITS else arg
         key = (op, dtype, src, by_bits)
-        ref = _table.get(key)
+        ref = living.get(key)
         if ref is not None:
             found: UOp | None = ref()
             if found is not None:
@@ -171,11 +145,8 @@ class UOp(_Parts):
         shape = tuple(shape)
         arg = (next(_uids), shape, device)
         # No other node has this number, so it is in no table. (Results of compiled calls are such.)
-        if shape:
-            return _filled(Ops.BUFFER, dtype, (), arg, shape, None, None)
-        return _filled(
-            Ops.BUFFER, dtype, (), arg, (), *symbolic.interval(Ops.BUFFER, dtype, (), arg)
-        )
+        lo, hi = (None, None) if shape else symbolic.interval(Ops.BUFFER, dtype, (), arg)
+        return filled(UOp, Ops.BUFFER, dtype, (), arg, shape, lo, hi)
 
     @staticmethod
     def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:
@@ -481,56 +452,11 @@ def _rounds(op: Ops, dtype: DType) -> bool:
     return dtype.is_narrow and op in (Ops.ADD, Ops.MUL)
 
 
-# ---- the table of living nodes
-
-
-class _Ref(weakref.ref):  # type: ignore[type-arg]
-    __slots__ = ("key",)
-    key: Any
-
-
-_table: dict[Any, _Ref] = {}
-_lock = threading.RLock()  # reentrant: a collection inside an insert may run _forget
-
-
-def _forget(ref: _Ref) -> None:
-    with _lock:
-        if _table.get(ref.key) is ref:
-            del _table[ref.key]
-
-
 def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
     rule = SHAPES.get(op)
     shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
     lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
-    made = _filled(op, dtype, src, arg, shape, lo, hi)
-    ref = _Ref(made, _forget)
-    ref.key = key
-    with _lock:
-        old = _table.get(key)
-        found: UOp | None = None if old is None else old()
-        if found is not None:
-            return found
-        _table[key] = ref
-    return made
-
-
-def _filled(
-    op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape, lo: Any, hi: Any
-) -> UOp:
-    """A node with these parts, whether there is such a one already or not."""
-    made: Any = _new(_Parts)
-    made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
-    made.shape, made.lo, made.hi = shape, lo, hi
-    made.provenance = made.cache = made.order = made.ranges = None
-    made.__class__ = UOp
-    node: UOp = made
-    return node
-
-
-def live_nodes() -> int:
-    """How many nodes are alive (tests of growth)."""
-    return len(_table)
+    return entered(key, filled(UOp, op, dtype, src, arg, shape, lo, hi))
 
 
 # Last: they need UOp, and UOp's methods need them when they run.
