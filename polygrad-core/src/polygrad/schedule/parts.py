@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..uop.ops import MOVEMENT, Ops, UOp, size
+from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
 from .packing import PANEL, Product, in_panels, product
 
@@ -63,19 +63,13 @@ def _along(node: UOp, axes: Product) -> UOp | None:
 def _by_axis(node: UOp) -> UOp | None:
     """A sum over several axes, such as a filter's gradient: each step of the first is a part."""
     body, axes = node.src[0], node.arg[1]
-    first, *rest = (*(a for a in axes if body.shape[a] != 1), -1)
-    steps = size([body.shape[a] for a in rest[:-1]])
-    if not rest or steps < PART or body.shape[first] < 2:
+    long = [a for a in axes if body.shape[a] != 1]
+    if len(long) < 2 or size([body.shape[a] for a in long[1:]]) < PART:
         return None
-    read = sum(size(_stored(s).shape) for s in body.src)
+    first = long[0]
+    read = sum(size(s.base.shape) for s in body.src)
     if 2 * body.shape[first] * size(node.shape) > read:
         return None
     inner = body.reduce(Ops.ADD, [a for a in axes if a != first])
     at = first - sum(a < first for a in axes)
     return inner.contiguous().reduce(Ops.ADD, (at,))
-
-
-def _stored(x: UOp) -> UOp:
-    while x.op in MOVEMENT:
-        x = x.src[0]
-    return x
