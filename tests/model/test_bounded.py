@@ -9,7 +9,7 @@ import pytest
 
 from polygrad import Model, Tensor, Variable, dtypes, nn
 from polygrad.engine.counters import counters
-from polygrad.errors import ArgumentError, BundleError, CaptureError, ShapeError
+from polygrad.errors import ArgumentError, BundleError, CaptureError, ShapeError, StateError
 from polygrad.files import jsontext
 from polygrad.model import graph, sizes
 from polygrad.uop.sizes import clamp
@@ -89,6 +89,15 @@ def test_sizes_outside_the_bounds_and_unlike_ones_are_refused(device: str) -> No
         model.forward(x=X[:0])
     with pytest.raises(ShapeError, match="'batch' is 3 elsewhere in this call"):
         model.call("loss", x=X[:3], t=Y[:4])
+
+
+def test_a_tensor_of_the_declared_size_needs_a_value_for_it(device: str) -> None:
+    """It has the very shape that is declared, and no number of rows."""
+    model, n = trained(), Variable(*BATCH)
+    for x in (Tensor.empty(n, 8), Tensor.ones(n, 8)):
+        with pytest.raises(StateError, match=r"the variable 'batch' has no value: bind one"):
+            model.forward(x=x)
+    assert model.forward(x=Tensor.ones(n.bind(3), 8))["y"].numpy().shape == (3, 1)
 
 
 def test_one_name_has_one_pair_of_bounds() -> None:

@@ -17,20 +17,21 @@ from .signature import Outputs, Spec, Values, check_dtype, check_shape, host_arr
 
 
 class Input:
-    """One input: `label` names it in messages."""
+    """One input: `label` names it in messages, `shape` is all that it takes, None if that varies."""
 
-    __slots__ = ("device", "label", "nbytes", "runtime", "spec")
+    __slots__ = ("device", "label", "nbytes", "runtime", "shape", "spec")
 
     def __init__(self, label: str, spec: Spec, device: str, runtime: Runtime) -> None:
         self.label, self.spec, self.device, self.runtime = label, spec, device, runtime
         self.nbytes = spec.nbytes
+        self.shape = spec.shape if is_fixed(spec.shape) else None
 
     def take(self, value: Any, sizes: Values) -> Buffer:
         """A Buffer with room for the largest, whatever was given; its sizes go to `sizes`."""
         if isinstance(value, Tensor):
             return self._take_tensor(value, sizes)
         view, shape = host_array(self.label, value, self.spec.dtype)
-        if shape != self.spec.shape:
+        if shape != self.shape:
             check_shape(self.label, shape, self.spec, sizes)
         buffer = Buffer.of_pool(pool(self.device), self.nbytes)
         buffer.write(view)
@@ -40,7 +41,7 @@ class Input:
         spec, node, runtime = self.spec, value.uop, self.runtime
         if away(value):
             raise mixed(runtime.owner, value.runtime.owner)
-        if node.shape != spec.shape:
+        if node.shape != self.shape:
             check_shape(self.label, value.shape, spec, sizes)
         if node.dtype is not spec.dtype:
             check_dtype(self.label, value.dtype, spec)
