@@ -17,7 +17,7 @@ from .signature import Outputs, Spec, Values, check_dtype, check_shape, host_arr
 
 
 class Input:
-    """One input: `label` names it in messages, `shape` is all that it takes, None if that varies."""
+    """One input. `label` names it in messages; `shape` is all that it takes, None if it varies."""
 
     __slots__ = ("device", "label", "nbytes", "runtime", "shape", "spec")
 
