@@ -171,13 +171,15 @@ class Tables:
             if block.constant is constant:
                 self._slots.write(first, block.kinds, block.values(variables))
 
-    def arguments(self) -> tuple[int, int, int, int, int]:
-        """The arguments of the first step's function, for a call without the executor."""
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of the first step's function, for a call without the executor. As ctypes'
+        own numbers: to make them of Python's at each call would take as long as the call."""
         block, first = next(iter(self._first.items()))
         tiles = self._slots.ints[first + block.slots - 2]
         table, variables = ctypes.addressof(self._addresses), self._slots.address(first)
         scratch = ctypes.c_uint64.from_address(self.plan + layout.PLAN["scratch"]).value
-        return table, variables, scratch, 0, tiles
+        pointers = (ctypes.c_void_p(p) for p in (table, variables, scratch))
+        return *pointers, ctypes.c_int64(0), ctypes.c_int64(tiles)
 
     @staticmethod
     def _put(base: int, offsets: Mapping[str, int], **values: int) -> None:

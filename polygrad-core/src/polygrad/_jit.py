@@ -26,7 +26,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from . import settings
 from ._around import Place, Same, places, receiver_of
@@ -95,6 +95,9 @@ class Signature(NamedTuple):
     no_grad: bool
     runtime: Runtime
     around: tuple[Any, ...]  # what the function reads from closure, globals and its object
+
+
+_signed: Final = tuple.__new__  # what a NamedTuple's own constructor calls, in a third of its time
 
 
 class Compiled:
@@ -236,25 +239,30 @@ class Compiled:
         tensors: list[Tensor],
         numbers: list[int | float],
     ) -> Signature:
-        structure = tuple([flatten(a, tensors, numbers) for a in args])
+        # A call of something tiny waits for this: plain loops, for a comprehension is a call.
+        parts = []
+        for a in args:
+            parts.append(flatten(a, tensors, numbers))  # noqa: PERF401
+        structure = tuple(parts)
         if kwargs:
             structure += tuple((k, flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
         opening = opened if self.any_size else tuple
         if not self.any_size:
             structure += tuple(sizes_in(structure))
-        shown = tuple(
-            [
-                (t.uop.dtype, opening(t.uop.shape), t._device or t.device, t._requires_grad)
-                for t in tensors
-            ]
-        )
-        modes = settings.modes()
+        shown = []
+        for t in tensors:
+            node = t.uop
+            device = t._device or t.device
+            shown.append((node.dtype, opening(node.shape), device, t._requires_grad))
         around: tuple[Any, ...] = ()
         if self._places is None or self._places:
             first = structure[0] if structure else None
             around = self._around(first.it if isinstance(first, Same) else self.receiver)
         ways = alike(tensors) if len(tensors) > 1 else ()
-        return Signature(structure, shown, ways, modes, _no_grad.get(), current(), around)
+        modes, no_grad = settings.modes(), _no_grad.get()
+        return _signed(
+            Signature, (structure, tuple(shown), ways, modes, no_grad, current(), around)
+        )
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
         if self._places is None:
@@ -387,15 +395,19 @@ class _Captured:
         self.values = [(evaluator(a.expression), a.dtype) for a in capture.numbers]
         self.drawn = capture.drawn if capture.draw_nodes else None
         self.assigned = tuple(assigned)  # input numbers; their new values are the last outputs
-        self.plain = outputs == ("tensor", 0) and not assigned and slopes is None
+        varies = self.values or self.drawn is not None or self.sizes
+        does_more = guard is not None or self.before or assigned or slopes is not None
+        self.plain = outputs == ("tensor", 0) and not varies and not does_more
 
     def __call__(
         self, tensors: Sequence[Tensor], numbers: Sequence[int | float], signature: Signature
     ) -> Any:
-        runtime = self.recorded.runtime
-        specs = self.specs
+        recorded, specs = self.recorded, self.specs
+        runtime = recorded.runtime
         given = tensors if self.inputs is None else [tensors[i] for i in self.inputs]
-        inputs = [_leaf_of(t) for t in given]
+        inputs = list(map(_leaf_of, given))
+        if self.plain:  # what tiny work waits for
+            return _fresh(runtime, recorded.with_leaves(inputs)[0], specs[0])
         values: Any = ()
         bound: dict[UOp, int] = {}
         if self.values:
@@ -410,9 +422,7 @@ class _Captured:
             self._check(self.guard, inputs, values, bound)
         for prepare in self.before:
             prepare()
-        buffers = self.recorded.with_leaves(inputs, values)
-        if self.plain:
-            return _fresh(runtime, buffers[0], specs[0])
+        buffers = recorded.with_leaves(inputs, values)
         made = [_fresh(runtime, b, s) for b, s in zip(buffers, specs, strict=True)]
         if self.slopes is not None:
             at = len(values) - len(self.sizes)

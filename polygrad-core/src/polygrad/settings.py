@@ -235,6 +235,8 @@ def override(name: str) -> Any:
 def modes() -> tuple[bool, Any]:
     """What a Context sets TRAINING and POLY_CHECK to: what a compiled function is captured for."""
     overrides = _overrides.get()
+    if not overrides:
+        return False, None
     return bool(overrides.get("TRAINING")), overrides.get("POLY_CHECK")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
@@ -19,6 +19,7 @@ from . import get, opened
 
 __all__ = ["Buffer", "Pool", "Usage", "exchange", "pool", "pools", "size_class"]
 
+_new: Final = object.__new__
 _SMALLEST = 256
 _KEEP = 256 << 20  # bytes of freed memory that a device may keep beside what is live
 
@@ -50,9 +51,16 @@ class Pool:
 
     def take(self, nbytes: int) -> Any:
         """A handle of at least `nbytes` bytes, with anything in it."""
+        if self._returned:  # a loop frees what it will take
+            try:
+                freed = self._returned.popleft()
+            except IndexError:  # another thread was faster
+                pass
+            else:
+                if freed[0] == nbytes:
+                    return freed[1]
+                self._returned.appendleft(freed)
         with self._lock:
-            if self._returned and self._returned[0][0] == nbytes:  # a loop frees what it will take
-                return self._returned.popleft()[1]
             size = size_class(nbytes)
             self._sort_in()
             stack = self._free.get(size)
@@ -182,8 +190,10 @@ class Buffer:
     @classmethod
     def of_pool(cls, owner: Pool, nbytes: int) -> Buffer:
         """A Buffer that has its memory already. Raises DeviceMemoryError."""
-        made = cls(owner.device.name, nbytes)
-        made._handle, made._pool = owner.take(nbytes), owner
+        made: Buffer = _new(cls)
+        made._handle = None  # `take` may raise, and `__del__` looks at it
+        made._handle = owner.take(nbytes)
+        made._pool, made.device, made.nbytes = owner, owner.device.name, nbytes
         return made
 
     def release(self) -> None:
@@ -202,13 +212,15 @@ class Buffer:
         """Copy all of `data` to byte `offset`."""
         self._check(data.nbytes, offset)
         if data.nbytes:
-            get(self.device).allocator.write(self.handle, data.cast("B"), offset)
+            handle = self.handle  # first: it finds the pool
+            self._pool.device.allocator.write(handle, data.cast("B"), offset)  # type: ignore[union-attr]
 
     def read_into(self, data: memoryview, offset: int = 0) -> None:
         """Fill all of `data` from byte `offset`, after everything launched before."""
         self._check(data.nbytes, offset)
         if data.nbytes:
-            get(self.device).allocator.read(data.cast("B"), self.handle, offset)
+            handle = self.handle
+            self._pool.device.allocator.read(data.cast("B"), handle, offset)  # type: ignore[union-attr]
 
     def read(self, nbytes: int | None = None) -> memoryview:
         """A copy of the contents, or of the first `nbytes`, which the caller owns."""

@@ -167,7 +167,6 @@ class Recorded:
     ) -> None:
         self.runtime, self.routine, self.fixed = runtime, routine, fixed
         self.states = list(states)
-        self.calls = 0
         self._inputs = inputs
         self._watched = [s for s in states if s.holder is not None]
         self._written = [s for s in self._watched if s.written]
@@ -196,18 +195,14 @@ class Recorded:
         runtime = self.runtime
         with runtime.lock:
             self._follow()
-            of = runtime.buffer_of
-            return self._call([of(leaf) for leaf in inputs], variables)
+            return self._call(list(map(runtime.buffer_of, inputs)), variables)
 
     def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
         own = self._own
-        for i, buffer in enumerate(inputs) if own else ():
-            if id(buffer) in own:  # this call writes over it while it is read
-                inputs = [*inputs[:i], copy_of(buffer), *inputs[i + 1 :]]
+        if own:  # this call writes over those while they are read
+            inputs = [copy_of(b) if id(b) in own else b for b in inputs]
         values = (*variables, *self.fixed) if self.fixed else variables
-        outputs = (self._run_single if self._single else self._run)(inputs, values)
-        self.calls += 1
-        return outputs
+        return self._run_single(inputs, values) if self._single else self._run(inputs, values)
 
     def close(self) -> None:
         """Let go of everything compiled; its runtime is at its end, which frees the memory."""
@@ -324,6 +319,6 @@ class Recorded:
             else:
                 buffer = Buffer(device, nbytes)
             outputs.append(buffer)
-        execute(handles, [values[v] for v in self._variables])
+        execute(handles, [values[v] for v in self._variables] if self._variables else ())
         self.routine.count(runtime.counters)
         return outputs

@@ -13,6 +13,7 @@ from ..tensor.base import away, replayed
 from ..tensor.host import array_of
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, is_fixed, rebound
+from .graph import Entrypoint
 from .signature import Outputs, Spec, Values, check_dtype, check_shape, host_array
 
 
@@ -66,13 +67,13 @@ class Output(NamedTuple):
 
     def shape(self, sizes: Values) -> tuple[int, ...]:
         """The shape of a call, over variables that have their values."""
-        shape = self.spec.shape
-        return shape if self.fixed else tuple([rebound(n, sizes) for n in shape])
+        return tuple([rebound(n, sizes) for n in self.spec.shape])
 
 
 class Ports(NamedTuple):
-    """What an entrypoint takes and gives."""
+    """An entrypoint with what it takes and gives."""
 
+    entry: Entrypoint
     names: frozenset[str]
     inputs: tuple[tuple[str, Input], ...]
     outputs: tuple[Output, ...]
@@ -83,7 +84,9 @@ class Ports(NamedTuple):
         """The outputs of a call as numpy arrays."""
         out = Outputs()
         for output, buffer in zip(self.outputs, made, strict=True):
-            shape, dtype = actual(output.shape(sizes)), output.spec.dtype
+            shape, dtype = output.spec.shape, output.spec.dtype
+            if not output.fixed:
+                shape = actual(output.shape(sizes))
             out[output.name] = array_of(buffer.read(size(shape) * dtype.itemsize), dtype, shape)
         return out
 
@@ -92,7 +95,8 @@ class Ports(NamedTuple):
         runtime, device = self.runtime, self.device
         out = Outputs()
         for output, buffer in zip(self.outputs, made, strict=True):
-            node = UOp.buffer(output.spec.dtype, output.shape(sizes), device)
+            shape = output.spec.shape if output.fixed else output.shape(sizes)
+            node = UOp.buffer(output.spec.dtype, shape, device)
             runtime.bind(node, buffer)
             out[output.name] = replayed(node, device, runtime.owner)
         return out

@@ -97,7 +97,7 @@ class Trainable(Runnable):
         inputs = {n: Buffer(self.device, s.nbytes) for n, s in wanted.items()}
 
         def evaluate() -> float:
-            ports = self._ports.get("loss") or self._made_ports("loss", entry)
+            ports = self._ports.get("loss") or self._made_ports("loss")
             plan = self._plans.get("loss") or self._made_plan("loss", entry)
             losses = []
             for batch in source.epoch(0):

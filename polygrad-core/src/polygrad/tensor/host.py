@@ -53,15 +53,25 @@ def from_host(data: Any, dtype: DType | None) -> Host:
     return _from_buffer(data)
 
 
+_NUMPY: dict[DType, Any] = {}  # numpy's name of a dtype; to find it takes as long as a small copy
+
+
+def _lacks(dtype: DType) -> bool:
+    """Whether numpy has no such dtype."""
+    return dtype.is_float and not dtype.format
+
+
 def array_of(values: memoryview, dtype: DType, shape: Shape) -> Any:
     """A numpy array over bytes; what numpy lacks (bfloat16, 8-bit floats) becomes float32."""
     import numpy as np
 
-    lacking = dtype.is_float and not dtype.format
     if not size(shape):
-        return np.empty(shape, "float32" if lacking else dtype.name)
-    if not lacking:
-        return np.ndarray(shape, dtype.name, values)
+        return np.empty(shape, "float32" if _lacks(dtype) else dtype.name)
+    known = _NUMPY.get(dtype)
+    if known is None and not _lacks(dtype):
+        known = _NUMPY[dtype] = np.dtype(dtype.name)
+    if known is not None:
+        return np.ndarray(shape, known, values)
     if dtype.itemsize == 1:
         numbers = np.array(unpack(dtype, bytes(range(256))), np.float32)
         return numbers[np.frombuffer(values, np.uint8)].reshape(shape)
