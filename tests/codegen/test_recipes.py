@@ -58,6 +58,13 @@ def test_columns_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
     assert lanes(chosen(matmul(leaf(64, 32), leaf(32, 12)))) == [4, 8]
 
 
+def test_a_tile_reaches_over_panels_of_one_vector() -> None:
+    """A packed factor has its vectors apart, the result has them side by side."""
+    tile = chosen((Tensor.empty(512, 512) @ Tensor.empty(512, 512)).uop)
+    assert sorted(length(r) for r in tile.of_kind("unroll")) == [2, 3, 8]
+    assert lanes(tile) == [16]
+
+
 def test_steps_of_a_dot_product_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
     kernel = chosen(filter_gradient(leaf(16, 10, 58), leaf(8, 10, 56)))
     assert lanes(kernel) == [8, 16]

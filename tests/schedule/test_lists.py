@@ -122,6 +122,14 @@ def test_an_illegal_list_is_a_schedule_error(entries: list[Any], why: str) -> No
         replay(kernel, Choice("contraction", tuple(map(tuple, entries))))
 
 
+def test_a_long_sum_is_never_printed_out_whole() -> None:
+    """Its steps could not be cut into blocks, and a running sum of many numbers is not exact."""
+    (kernel,) = kernels(Tensor.empty(33, 48).sum(1))
+    with pytest.raises(verbs.ScheduleError, match="a long sum is printed out whole"):
+        replay(kernel, Choice("reduction", (("unroll", 100),)))
+    assert replay(kernel, Choice("reduction", (("split", 100, 4), ("unroll", 102))))
+
+
 def test_only_whole_aligned_vectors_pass_by_the_caches() -> None:
     for shape, entries in (
         ((16, 24), [("stream", 0)]),  # no vectors at all

@@ -16,7 +16,7 @@ from ..uop.ops import Ops, UOp, size, toposort
 from . import transform as verbs
 from .kernel import Kernel, extent, length, misplaced
 from .recipes import RECIPES
-from .recipes.blocks import in_blocks
+from .recipes.blocks import in_blocks, unblocked
 from .recipes.contraction import ungated
 from .transform import ScheduleError
 
@@ -158,7 +158,7 @@ def illegal(kernel: Kernel) -> str:
             return f"more than {PRINTED} steps are printed out"
         if node.op is Ops.STORE and node.arg == "nt" and not verbs.by_vectors(kernel, node):
             return "a store past the caches is no longer of whole vectors"
-    return ""
+    return "a long sum is printed out whole" if unblocked(kernel) else ""
 
 
 # ---- as JSON

@@ -26,6 +26,16 @@ def in_blocks(kernel: Kernel) -> Kernel:
     return kernel
 
 
+def unblocked(kernel: Kernel) -> bool:
+    """Has a sum more steps than a block, which are printed out one by one and cannot be cut?"""
+    for node in _sums(kernel):
+        kinds = {r: kernel.kind(r) for r in node.src[1:]}
+        steps = [extent(r) for r, kind in kinds.items() if kind in ("loop", "unroll")]
+        if "subtotal" not in kinds.values() and size(steps) > _most(kernel, node):
+            return True
+    return False
+
+
 def _sums(kernel: Kernel) -> list[UOp]:
     return [n for n in toposort(kernel.stores) if float_sum(n)]
 
@@ -35,12 +45,16 @@ def _in_blocks(kernel: Kernel, node: UOp) -> Kernel:
     if any(kernel.kind(r) == "subtotal" for r in own):
         return kernel
     inside = size([length(r) for r in own if kernel.kind(r) == "unroll"])
-    most = FAR_BLOCK if _far(kernel, node) else BLOCK
+    most = _most(kernel, node)
     for loop in (r for r in own if kernel.kind(r) == "loop"):
         if inside * extent(loop) > most:
             return _cut(kernel, loop, max(1, most // inside))
         inside *= extent(loop)
     return kernel
+
+
+def _most(kernel: Kernel, node: UOp) -> int:
+    return FAR_BLOCK if _far(kernel, node) else BLOCK
 
 
 def _far(kernel: Kernel, node: UOp) -> bool:

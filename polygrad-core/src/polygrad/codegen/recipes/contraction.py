@@ -48,6 +48,7 @@ class Shape:
     reduced: tuple[UOp, ...]
     outer: bool  # lanes along n; else along `reduced[-1]`
     near: UOp | None = None  # moves the second factor by less than a vector (a filter's column)
+    panels: UOp | None = None  # goes on in the output where n, one vector long, ends
 
 
 def apply(kernel: Kernel, target: Target) -> Kernel | None:
@@ -82,13 +83,22 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     if vector in first:
         first, second = second, first
     if vector in second and length(vector) >= MIN_LANES and _lane_steps(read, vector) <= {0, 1}:
-        return Shape(_longest(first), vector, reduced, True)
+        panels = _panels(kernel, second, lanes) if length(vector) == lanes else None
+        return Shape(_longest(first), vector, reduced, True, panels=panels)
     for k in reversed(reduced):
         if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
             order = (*(r for r in reduced if r is not k), k)
             m, n = _longest(first), _longest(second)
             near = [r for r in second if r is not n and _near(read, r, lanes)]
             return Shape(m, n, order, False, min(near, key=length, default=None))
+    return None
+
+
+def _panels(kernel: Kernel, second: list[UOp], lanes: int) -> UOp | None:
+    """The range over vectors that are neighbours in the output, wherever the factor has them."""
+    for loop in second:
+        if static(loop) and all(step(s, loop) == lanes for s in kernel.stores):
+            return loop
     return None
 
 
@@ -180,9 +190,10 @@ def _cycles(r: int, v: int) -> float:
 
 
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
-    others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
+    others = [r for r in kernel.outputs if r not in (shape.m, shape.n, shape.panels)]
     far = _bytes_along(kernel, shape.n) > second_cache(target)
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
+    n_outer = n_outer if shape.panels is None else shape.panels
     vectors = length(n_outer) if n_outer is not None else 1
     r, v = register_tile(target, extent(shape.m), vectors)
     n_inner = n_rest = None
