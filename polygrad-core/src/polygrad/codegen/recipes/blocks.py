@@ -60,7 +60,7 @@ def _most(kernel: Kernel, node: UOp) -> int:
 def _far(kernel: Kernel, node: UOp) -> bool:
     """Does one walk of the loops serve a tile of products, or a strip of results in memory?"""
     own = [kernel.order.index(r) for r in node.src[1:] if kernel.kind(r) == "loop"]
-    inner = kernel.order[min(own, default=0) :]
+    inner = kernel.order[min(own, default=len(kernel.order)) :]
     strip = (r for r in inner if r not in node.src[1:] and r in ranges_of(node))
     return kernel.recipe == "contraction" or any(kernel.kind(r) == "loop" for r in strip)
 
