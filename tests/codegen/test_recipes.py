@@ -15,7 +15,8 @@ from polygrad.codegen.recipes import choose
 from polygrad.contract import Instr, LinearProgram
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
-from polygrad.uop.ops import Ops, UOp
+from polygrad.uop.linear import coefficient
+from polygrad.uop.ops import Ops, UOp, size, toposort
 
 # A processor with 512-bit vectors, whatever this one has.
 WIDE = replace(devices.get("cpu").target, vector_bytes=64, registers=32)
@@ -74,6 +75,23 @@ def test_columns_of_a_filter_are_summed_in_one_tile() -> None:
     """They read the same cache lines, so they are printed out together."""
     kernel = chosen(filter_gradient(leaf(16, 10, 58), leaf(8, 10, 56)))
     assert sorted(length(r) for r in kernel.of_kind("unroll")) == [2, 3, 4]
+
+
+def test_scalars_of_a_tile_are_read_as_they_lie() -> None:
+    """The gradient of a convolution's images sums over the filter's places and then its filters;
+    in memory a filter's places are neighbours."""
+    x, w = Tensor.empty(2, 16, 20, 20), Tensor.empty(24, 16, 3, 3)
+    (slope,) = x.conv2d(w, padding=1).square().sum().gradient(x)
+    kernel = chosen(slope.uop)
+    (filters,) = (
+        n
+        for n in toposort(kernel.stores)
+        if n.op is Ops.LOAD and size(w.shape) == n.src[0].src[0].arg[1]
+    )
+    reduced = [r for r in kernel.order if r in kernel.reduced]
+    steps = [abs(coefficient(filters.src[0].src[1], r) or 0) for r in reduced]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[-1] == 1
 
 
 def test_masks_are_computed_before_the_loops_that_do_not_change_them() -> None:

@@ -84,7 +84,8 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
         first, second = second, first
     if vector in second and length(vector) >= MIN_LANES and _lane_steps(read, vector) <= {0, 1}:
         panels = _panels(kernel, second, lanes) if length(vector) == lanes else None
-        return Shape(_longest(first), vector, reduced, True, panels=panels)
+        scalars = loads([s for s in body.src if vector not in ranges_of(s)])
+        return Shape(_longest(first), vector, _along(scalars, reduced), True, panels=panels)
     for k in reversed(reduced):
         if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
             order = (*(r for r in reduced if r is not k), k)
@@ -92,6 +93,18 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
             near = [r for r in second if r is not n and _near(read, r, lanes)]
             return Shape(m, n, order, False, min(near, key=length, default=None))
     return None
+
+
+def _along(read: list[UOp], reduced: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """Reduced ranges in the order in which the scalars of a tile lie in memory: each row of it
+    takes them one by one, so neighbours should come next."""
+    if len(read) != 1:
+        return reduced
+    steps = [step(read[0], r) for r in reduced]
+    if None in steps:
+        return reduced
+    far = {r: abs(s or 0) for r, s in zip(reduced, steps, strict=True)}
+    return tuple(sorted(reduced, key=lambda r: -far[r]))
 
 
 def _panels(kernel: Kernel, second: list[UOp], lanes: int) -> UOp | None:
