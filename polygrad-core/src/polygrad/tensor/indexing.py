@@ -31,17 +31,8 @@ from ..uop.sizes import (
     larger,
     rebound,
 )
-from .base import (
-    Base,
-    Integer,
-    axis_of,
-    broadcast_shape,
-    either,
-    one_device,
-    one_owner,
-    result,
-    tensor_of,
-)
+from .axes import axis_of, either
+from .base import Base, Integer, broadcast_shape, one_device, one_owner, result, tensor_of
 from .checks import check_index
 from .layers import Layers
 

@@ -14,19 +14,15 @@ from ..dtype import DType, dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
+from .axes import Scalar, axis_of, either, integer, number
 from .base import (
     Base,
     Flag,
     Integer,
     Operand,
     Real,
-    Scalar,
-    axis_of,
     broadcast_shape,
-    either,
-    integer,
     leaf,
-    number,
     operand,
     result,
     scalar,
