@@ -30,10 +30,11 @@ from .base import (
 )
 from .checks import check_range
 from .elementwise import joined_floats
-from .indexing import parse, read
+from .indexing import read
 from .random import unit
 from .reduce import narrow, vector_norm, wide
 from .scans import running
+from .subscripts import parse
 from .writing import Writing
 
 if TYPE_CHECKING:
