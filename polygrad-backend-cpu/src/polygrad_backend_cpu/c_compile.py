@@ -104,13 +104,13 @@ def _run(command: Sequence[str], folder: str | None = None) -> subprocess.Comple
 
 @cache
 def _version(command: tuple[str, ...]) -> str:
-    """The first line of what the compiler says of itself."""
+    """What the compiler says of itself: zig's clang names its own build after the first line."""
     done = _run([*command, "--version"])
-    lines = done.stdout.splitlines()
-    if done.returncode != 0 or not lines:
+    said = " ".join(done.stdout.split())
+    if done.returncode != 0 or not said:
         told = (done.stderr or done.stdout)[:_SHOWN]
         raise CompileError(f"{' '.join(command)} --version failed: {told or 'it said nothing'}")
-    return lines[0].strip()
+    return said
 
 
 @contextmanager

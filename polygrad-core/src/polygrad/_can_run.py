@@ -31,7 +31,8 @@ from .errors import (
 )
 from .settings import Context
 from .tensor import Tensor
-from .tensor.base import result, sizes
+from .tensor.axes import sizes
+from .tensor.base import result
 from .uop.opcodes import ELEMENTWISE, TERNARY, UNARY
 from .uop.ops import Ops, UOp
 

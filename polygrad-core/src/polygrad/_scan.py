@@ -15,7 +15,8 @@ from ._nested import flatten, rebuilt
 from .arguments import call_back
 from .errors import ArgumentError, DTypeError, ShapeError, public
 from .tensor import Tensor
-from .tensor.base import own_axis, result
+from .tensor.axes import own_axis
+from .tensor.base import result
 from .uop.ops import UOp
 
 NAME = "associative_scan"

@@ -20,7 +20,7 @@ from ..target import Target
 from ..uop.linear import coefficient, ranges_of
 from ..uop.nest import FIRST_LOCAL
 from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
-from ..uop.rewrite import rebuild
+from ..uop.rewrite import over, rebuild
 from ..uop.values import identity
 from .kernel import extent
 
@@ -203,6 +203,5 @@ def lanes_last(sink: UOp) -> UOp:
                 rest = src[1] - lane
                 zero = rest.op is Ops.CONST and rest.arg == 0
                 src = (src[0], lane if zero else UOp(Ops.ADD, dtypes.index, (rest, lane)))
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
-        new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
+        new[node] = over(node, src)
     return new[sink]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ..dtype import dtypes
 from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, toposort
+from ..uop.rewrite import over
 from .kernel import Kernel
 
 
@@ -33,8 +34,7 @@ def ordered_offsets(kernel: Kernel) -> list[UOp]:
         src = tuple(new[s] for s in node.src)
         if node.op is Ops.INDEX:
             src = (src[0], chain(sorted(terms(src[1]), key=depth)))
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
-        new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
+        new[node] = over(node, src)
     return [new[s] for s in kernel.stores]
 
 

@@ -280,13 +280,8 @@ class PythonWalker(Walker):
         return step
 
     def store(self, i: int) -> Step:
-        instr = self.ops[i]
         base, base_at, offset_at = self.address(i)
-        value_at = instr.src[1]
-        gate_at = instr.src[2] if len(instr.src) > 2 else None
-        dtype = self.ops[value_at].dtype
-        if dtype.scalar is not base.dtype.scalar:
-            raise self.error(i, f"puts {dtype.name} into memory of {base.dtype.name}")
+        value_at, gate_at, dtype = self.stored(i, base)
         in_memory, lanes, unit = base.op is Ops.PARAM, dtype.lanes, base.dtype.lanes
         size, _, pack = _codec(dtype.scalar)
 

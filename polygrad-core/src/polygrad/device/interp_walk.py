@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..contract import Instr, LinearProgram
+from ..dtype import DType
 from ..errors import DeviceContractError, UnsupportedOp
 from ..uop.ops import COMPARISONS, Ops
 from .interp_target import OPS
@@ -180,6 +181,14 @@ class Walker(ABC):
             raise self.error(i, f"needs an INDEX, got {index.op}")
         base, offset = index.src
         return self.ops[base], base, offset
+
+    def stored(self, i: int, base: Instr) -> tuple[int, int | None, DType]:
+        """The positions of the value and of the gate of a STORE into `base`; the value's dtype."""
+        value, *gate = self.ops[i].src[1:]
+        dtype = self.ops[value].dtype
+        if dtype.scalar is not base.dtype.scalar:
+            raise self.error(i, f"puts {dtype.name} into memory of {base.dtype.name}")
+        return value, gate[0] if gate else None, dtype
 
     def where(self, i: int) -> str:
         instr = self.ops[i]

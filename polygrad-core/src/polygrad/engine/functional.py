@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from ..uop.ops import Ops, UOp, toposort
+from ..uop.rewrite import over
 
 
 def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list[UOp]:
@@ -22,9 +23,7 @@ def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list
         elif node.op is Ops.AFTER:
             new[node] = new[node.src[1].src[1]]
         else:
-            src = tuple([new[s] for s in node.src])
-            same = all(a is b for a, b in zip(src, node.src, strict=True))
-            new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
+            new[node] = over(node, tuple([new[s] for s in node.src]))
     return [new[r] for r in roots]
 
 
@@ -39,23 +38,21 @@ def assigned(
     """
     values = plain[count:]
     new: dict[UOp, UOp] = {}
-    over: dict[UOp, UOp] = {}
+    written: dict[UOp, UOp] = {}
     for leaf, value in zip(leaves, values, strict=True):
         if leaf not in apart:
-            over |= dict.fromkeys(versions(value, leaf), leaf)
-    order = toposort(plain) if over else ()
+            written |= dict.fromkeys(versions(value, leaf), leaf)
+    order = toposort(plain) if written else ()
     read = Counter(s for node in order for s in node.src)
     for node in order:
-        src = tuple([new[s] for s in node.src])
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
-        made = node if same else UOp(node.op, node.dtype, src, node.arg)
-        if node in over and (read[node] > 1 or node in plain):
+        made = over(node, tuple([new[s] for s in node.src]))
+        if node in written and (read[node] > 1 or node in plain):
             before = _under(made)
             made = before.after(before.store(made))
         new[node] = made
     stores = [new.get(v, v) for v in values]
     stores = [
-        v if over.get(old) is leaf else leaf.after(leaf.store(v))
+        v if written.get(old) is leaf else leaf.after(leaf.store(v))
         for leaf, old, v in zip(leaves, values, stores, strict=True)
     ]
     return [*[new.get(r, r) for r in plain[:count]], *stores]

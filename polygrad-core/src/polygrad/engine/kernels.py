@@ -163,9 +163,9 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     if cache is None:
         current().counters.kernels_compiled += len(unique)
         return device.load(device.compiler(source))
-    from . import diskcache, stored
+    from . import keys, stored
 
-    key = diskcache.key_of(device, source)
+    key = keys.of_source(device, source)
     code = cache.get(key)
     if code is None:
         current().counters.kernels_compiled += len(unique)
@@ -200,12 +200,14 @@ def _dump(programs: Sequence[LinearProgram], source: Source) -> None:
 
 
 def cache_of(device: Device) -> DiskCache | None:
-    """The disk cache, None if there is none or the device's compiler says that none is needed."""
+    """The disk cache, None if there is none, if the device's compiler says that none is needed, or
+    if nobody can tell what makes the device's code."""
     if not device.compiler.key:
         return None
-    from . import diskcache
+    from . import diskcache, keys
 
-    return diskcache.default()
+    cache = diskcache.default()
+    return cache if cache is not None and keys.known(device) else None
 
 
 # ---- canonical form and name

@@ -1,29 +1,21 @@
 """Programs on disk by what their kernels are: a warm process neither generates nor renders code.
 
 An entry says how to launch each kernel of a module (everything of a LinearProgram but its `ops`)
-and where its object code stands in the disk cache. Its key hashes the kernels' content names, the
-Target, and a stamp of every source file that takes part in turning a kernel into code, so that an
-edited compiler is another compiler.
+and where its object code stands in the disk cache. Its key (`keys.py`) hashes the kernels'
+content names and all that turns a kernel into code, so that an edited compiler is another compiler.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
-import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..contract import Binary, LinearProgram, Param, VariableSpec
 from ..dtype import DType, to_dtype
 from ..plugin import Device
-from ..target import Target
+from . import keys
 from .diskcache import DiskCache, log
-
-_ROOMS = ("codegen", "render", "uop", "contract.py", "dtype.py", "target.py")
 
 
 def load(
@@ -60,62 +52,8 @@ def save(
     cache.put(_key(device, [p.name for p in programs]), json.dumps(text).encode())
 
 
-# ---- what decides the code
-
-
 def _key(device: Device, names: Sequence[str]) -> bytes:
-    return key_of("kernels", device, device.target, names)
-
-
-def key_of(what: str, device: Device, target: Target, names: Sequence[str]) -> bytes:
-    """The hash of kernels' names and of all that turns a kernel into code for this target."""
-    digest = hashlib.sha256(what.encode() + b"\0")
-    root = type(device).__module__.partition(".")[0]
-    parts = (_stamp(root), device.renderer.key, device.compiler.key, described(target), *names)
-    for part in parts:
-        digest.update(part.encode() + b"\0")
-    return digest.digest()
-
-
-@lru_cache(maxsize=8)
-def _stamp(backend: str) -> str:
-    """A hash of name, size and time of the source files of the compiler and of a backend."""
-    digest = hashlib.sha256()
-    core = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    places = [os.path.join(core, room) for room in _ROOMS]
-    package = getattr(sys.modules.get(backend), "__file__", None)
-    if package and backend != __name__.partition(".")[0]:
-        places.append(os.path.dirname(package))
-    for path, info in sorted((p, i) for place in places for p, i in _files(place)):
-        digest.update(f"{path} {info};".encode())
-    return digest.hexdigest()
-
-
-def _files(place: str) -> Iterator[tuple[str, str]]:
-    if os.path.isfile(place):
-        yield place, _about(os.stat(place))
-    elif os.path.isdir(place):
-        for entry in os.scandir(place):
-            if entry.name.endswith(".py"):
-                yield entry.path, _about(entry.stat())
-            elif entry.is_dir() and not entry.name.startswith("_"):
-                yield from _files(entry.path)
-
-
-def _about(info: os.stat_result) -> str:
-    return f"{info.st_size} {info.st_mtime_ns}"
-
-
-def described(target: Target) -> str:
-    """The same text in every process."""
-    return repr([(f.name, _plain(getattr(target, f.name))) for f in dataclasses.fields(target)])
-
-
-def _plain(value: Any) -> Any:
-    """`value` with unordered parts in order: the same text in every process."""
-    if isinstance(value, Mapping):
-        return sorted((repr(k), _plain(v)) for k, v in value.items())
-    return sorted(map(repr, value)) if isinstance(value, frozenset) else value
+    return keys.of_kernels("kernels", device, device.target, names)
 
 
 # ---- a LinearProgram without its ops, as JSON

@@ -87,10 +87,10 @@ def tunable(device: Device) -> bool:
 
 def machine(device: Device) -> str:
     """What a list was made for: the same text on every machine that is alike to the compiler."""
-    from . import stored
+    from . import keys
 
     target = replace(device.target, cores=1)
-    return hashlib.sha256(stored.described(target).encode()).hexdigest()
+    return hashlib.sha256(keys.described(target).encode()).hexdigest()
 
 
 def name_of(content: str, choice: Choice | None) -> str:
@@ -207,9 +207,9 @@ def _searched(device: Device, sink: UOp, name: str, width: int) -> Found | None:
 
 
 def _key(device: Device, name: str) -> bytes:
-    from . import stored
+    from . import keys
 
-    return stored.key_of("tuned", device, replace(device.target, cores=1), [name])
+    return keys.of_kernels("tuned", device, replace(device.target, cores=1), [name])
 
 
 def _from_disk(device: Device, name: str) -> Winner | None:

@@ -17,7 +17,8 @@ from ..arguments import call_back
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import ArgumentError, UnknownName, no_such, public, shown
 from ..tensor import Tensor
-from ..tensor.base import maybe, number
+from ..tensor.axes import number
+from ..tensor.base import maybe
 
 __all__ = [
     "Init",

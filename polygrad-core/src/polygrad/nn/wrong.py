@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ..errors import ArgumentError, ShapeError, is_ours
 from ..tensor import Tensor
-from ..tensor.base import integer
+from ..tensor.axes import integer
 
 Shape = tuple[int, ...]
 

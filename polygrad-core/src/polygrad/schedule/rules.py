@@ -13,6 +13,7 @@ from typing import Final
 
 from ..dtype import dtypes
 from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
+from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
 from .packing import packed
 from .parts import in_parts
@@ -37,11 +38,10 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
             src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
         if node.op is Ops.KERNEL:  # it reads memory, whatever the shape
             src = tuple(map(_memory, src))
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
         if node.op is Ops.RESHAPE and src[0].op is Ops.RESHAPE:  # an assignment stood between
             new[node] = src[0].reshape(node.arg)
             continue
-        kept = node if same else UOp(node.op, node.dtype, src, node.arg)
+        kept = over(node, src)
         new[node] = _SPLIT[node.op](kept) if node.op in _SPLIT else kept
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
 

@@ -9,7 +9,8 @@ from ..dtype import promote_scalar
 from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas
-from .base import Real, own_axis, result
+from .axes import own_axis
+from .base import Real, result
 from .naming import also
 from .reduce import Reduce
 

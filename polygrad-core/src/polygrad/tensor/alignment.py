@@ -13,7 +13,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import Base, Flag, Integer, Operand, integer, result, tensor_of
+from .axes import integer
+from .base import Base, Flag, Integer, Operand, result, tensor_of
 from .checks import check_range, wanted
 from .movement import pad_with, piece, spread
 from .reduce import narrow, wide

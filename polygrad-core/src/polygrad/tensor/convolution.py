@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import promote
 from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import Ops, Shape, UOp
-from .base import Base, Integer, extent, result
+from .axes import extent
+from .base import Base, Integer, result
 from .linalg import product_dtypes
 from .scans import Scans
 

@@ -15,7 +15,8 @@ from ..engine.number import plain
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import UOp
 from ..uop.sizes import Size, larger
-from .base import Flag, Integer, Real, Scalar, integer, leaf, number, scalar, sizes
+from .axes import Scalar, integer, number, sizes
+from .base import Flag, Integer, Real, leaf, scalar
 from .checks import check_range
 from .loss import Loss
 

@@ -17,17 +17,8 @@ from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..gradient_rules import FLAT
 from ..uop.ops import UOp
 from . import matrices
-from .base import (
-    Base,
-    Flag,
-    Integer,
-    Real,
-    broadcast_shape,
-    common_dtype,
-    own_axis,
-    result,
-    tensor_of,
-)
+from .axes import own_axis
+from .base import Base, Flag, Integer, Real, broadcast_shape, common_dtype, result, tensor_of
 from .formulas import function
 from .linalg import matmul
 from .naming import also

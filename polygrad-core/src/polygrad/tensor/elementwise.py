@@ -14,6 +14,7 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas, quotients
+from .axes import either
 from .base import (
     Base,
     Flag,
@@ -22,7 +23,6 @@ from .base import (
     Real,
     broadcast_shape,
     common_dtype,
-    either,
     joined,
     operand,
     result,

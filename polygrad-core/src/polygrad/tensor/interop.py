@@ -12,7 +12,8 @@ from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, largest, value_of
 from . import host, numpy_functions
 from .autograd import Autograd
-from .base import Integer, axis_of, tensor_of
+from .axes import axis_of
+from .base import Integer, tensor_of
 from .store import device_name, is_leaf, new_leaf, read, realize
 
 if TYPE_CHECKING:

@@ -9,17 +9,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such, shown
 from ..uop.ops import UOp
 from ..uop.sizes import is_fixed
-from .base import (
-    Operand,
-    axis_of,
-    common_dtype,
-    either,
-    extent,
-    integer,
-    number,
-    result,
-    tensor_of,
-)
+from .axes import axis_of, either, extent, integer, number
+from .base import Operand, common_dtype, result, tensor_of
 from .movement import Axes, pad_with, piece, unsqueeze
 from .pieces import Pieces
 

@@ -12,17 +12,8 @@ from ..settings import get
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .attention import Inputs, attend
-from .base import (
-    Base,
-    Flag,
-    Integer,
-    Real,
-    axes_of,
-    broadcast_shape,
-    common_dtype,
-    integer,
-    result,
-)
+from .axes import axes_of, integer
+from .base import Base, Flag, Integer, Real, broadcast_shape, common_dtype, result
 from .movement import spread
 from .random import Random
 from .reduce import mean, narrow, variance, wide

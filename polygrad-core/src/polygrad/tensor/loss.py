@@ -12,7 +12,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import Base, Integer, Operand, Real, own_axis, result, tensor_of
+from .axes import own_axis
+from .base import Base, Integer, Operand, Real, result, tensor_of
 from .checks import check_range
 from .naming import also
 from .pooling import Pooling

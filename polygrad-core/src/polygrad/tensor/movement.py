@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Shape, UOp, size
-from .base import (
-    Base,
-    axes_of,
-    axis_of,
-    either,
-    own_axis,
-    result,
-    scalar,
-    shape_of_args,
-)
+from .axes import axes_of, axis_of, either, own_axis, shape_of_args
+from .base import Base, result, scalar
 from .distribution import Distribution
 from .naming import also
 

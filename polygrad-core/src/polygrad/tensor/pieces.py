@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import UOp
-from .base import axis_of, either, extent, integer, own_axis, result, shape_of_args
+from .axes import axis_of, either, extent, integer, own_axis, shape_of_args
+from .base import result
 from .movement import Movement, diagonal, full_bounds, unsqueeze
 
 if TYPE_CHECKING:

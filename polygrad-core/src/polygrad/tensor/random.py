@@ -17,7 +17,8 @@ from ..float_layout import LAYOUTS
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import most
 from . import formulas
-from .base import Flag, Integer, Real, result, sizes
+from .axes import sizes
+from .base import Flag, Integer, Real, result
 from .creation import Creation, made
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from ..errors import ShapeError
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import Size
 from . import formulas
-from .base import Flag, Integer, Operand, Real, axes_of, axis_of, either, joined, result
+from .axes import axes_of, axis_of, either
+from .base import Flag, Integer, Operand, Real, joined, result
 from .joining import Joining
 from .movement import spread
 

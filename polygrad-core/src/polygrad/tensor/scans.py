@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import sum_dtype, to_dtype
 from ..uop.ops import Ops, UOp
 from . import formulas
-from .base import Integer, axis_of, either, result
+from .axes import axis_of, either
+from .base import Integer, result
 from .recurrence import along, backward, earlier, put_rule, recurrence
 from .reduce import narrow, wide
 from .special import Special

@@ -15,18 +15,8 @@ from ..dtype import dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
 from . import formulas, merging
-from .base import (
-    Flag,
-    Integer,
-    axes_of,
-    axis_of,
-    common_dtype,
-    either,
-    integer,
-    number,
-    result,
-    tensor_of,
-)
+from .axes import axes_of, axis_of, either, integer, number
+from .base import Flag, Integer, common_dtype, result, tensor_of
 from .kernels import Kernels
 from .random import words
 from .reduce import narrow, wide

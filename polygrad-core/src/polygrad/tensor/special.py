@@ -10,18 +10,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
-from .base import (
-    Base,
-    Integer,
-    Operand,
-    axis_of,
-    broadcast_shape,
-    either,
-    integer,
-    own_axis,
-    result,
-    tensor_of,
-)
+from .axes import axis_of, either, integer, own_axis
+from .base import Base, Integer, Operand, broadcast_shape, result, tensor_of
 from .elementwise import half_wide, joined_floats
 from .linalg import Linalg
 from .movement import swap

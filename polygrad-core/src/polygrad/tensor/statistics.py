@@ -14,19 +14,15 @@ from ..dtype import DType, dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
+from .axes import Scalar, axis_of, either, integer, number
 from .base import (
     Base,
     Flag,
     Integer,
     Operand,
     Real,
-    Scalar,
-    axis_of,
     broadcast_shape,
-    either,
-    integer,
     leaf,
-    number,
     operand,
     result,
     scalar,
@@ -34,10 +30,11 @@ from .base import (
 )
 from .checks import check_range
 from .elementwise import joined_floats
-from .indexing import parse, read
+from .indexing import read
 from .random import unit
 from .reduce import narrow, vector_norm, wide
 from .scans import running
+from .subscripts import parse
 from .writing import Writing
 
 if TYPE_CHECKING:

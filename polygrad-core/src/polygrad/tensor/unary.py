@@ -13,7 +13,8 @@ from ..dtype import dtypes
 from ..errors import ArgumentError, DTypeError, shown
 from ..uop.ops import Ops, UOp
 from . import formulas
-from .base import Flag, Integer, Real, integer, result
+from .axes import integer
+from .base import Flag, Integer, Real, result
 from .elementwise import half_wide
 from .operators import Operators
 

@@ -17,24 +17,13 @@ from ..engine.capture import active as capturing
 from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..schedule.moving import both, covered, put
 from ..uop.ops import Ops, UOp, size
-from .base import (
-    Base,
-    Flag,
-    Integer,
-    Operand,
-    Scalar,
-    _leaves,
-    axis_of,
-    either,
-    operand,
-    result,
-    scalar,
-    tensor_of,
-)
+from .axes import Scalar, axis_of, either
+from .base import Base, Flag, Integer, Operand, _leaves, operand, result, scalar, tensor_of
 from .checks import check_index
 from .decompositions import Decompositions
-from .indexing import View, check_owners, flat_places, joined_arrays, parse, read, wrapped
+from .indexing import check_owners, flat_places, joined_arrays, read, wrapped
 from .store import before_write, is_leaf, runtime_of
+from .subscripts import View, parse
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -72,6 +72,11 @@ def _without_context(rule: Rule) -> Callable[[UOp, Any], UOp | None]:
     return lambda u, ctx: rule(u)
 
 
+def over(u: UOp, src: tuple[UOp, ...]) -> UOp:
+    """`u` over other sources, and nothing simplified."""
+    return u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+
+
 def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
     """`u` over other sources. A scalar elementwise node goes through the smart constructor, so it
     is simplified again and takes the dtype that its new sources imply; a gate that became known is

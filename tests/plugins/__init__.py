@@ -1,0 +1,1 @@
+"""Packages of strangers: how they are found, chosen and refused."""
