@@ -331,7 +331,63 @@ def test_the_verb_writes_a_report(
 
 def test_the_verb_fails_where_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "interp", "-k", "nonsense"]) == 1
-    assert "no check of 'interp' has 'nonsense' in its name" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(
+        "polygrad: no check of 'interp' has 'nonsense' in its name. The checks begin with: package,"
+        " limits, memory, ops, programs, plans, functions, tensors, lifecycle."
+    )
+
+
+def test_the_verb_reports_failures_on_standard_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polygrad.device.interp_plugin import plugin
+
+    monkeypatch.setattr(Faulty, "parts", {"renderer": swapped(NEG="NOT")})
+    with isolated_registry(plugin, PLUGIN):
+        assert main(["conformance", "faulty", "-k", "ops/NEG-int32"]) == 1
+        told = capsys.readouterr()
+        assert main(["conformance", "faulty", "-k", "ops/NEG-int32", "--json"]) == 1
+    assert told.err == ""
+    first, *rest = told.out.splitlines()
+    assert first == "FAILED ops/NEG-int32-scalar"
+    assert rest[-2:-1] == ["ops        0 of 1 passed"]
+    assert re.fullmatch(r"faulty: 1 of 1 checks failed \(\d+ s\)", rest[-1])
+    assert json.loads(capsys.readouterr().out)["failed"] == 1
+
+
+def test_the_page_lists_the_least_machine_as_it_is_asked_for() -> None:
+    """The rows of the table in docs/new-backend.md are those of device/least.py."""
+    from polygrad.device import least
+
+    page = (Path(__file__).parents[2] / "docs" / "new-backend.md").read_text()
+    rows = re.findall(r"^\| `([A-Z0-9 ]+)` \| (.+) \|$", page, re.M)
+    assert [names for names, _ in rows] == [names for _, names in least.OPERATIONS]
+    said = {
+        ("ints", "floats"): "float32 and every integer of 8, 16 and 32 bits",
+        ("ints", "floats", "bool"): "the same, and bool",
+        ("floats",): "float32",
+        ("ints",): "the integers",
+        ("ints", "bool"): "the integers and bool",
+    }
+    assert [kinds for _, kinds in rows] == [said[which] for which, _ in least.OPERATIONS]
+
+
+@pytest.mark.parametrize("room", ["functions/", "tensors/"])
+def test_the_least_machine_is_enough_for_the_whole_library(outcomes: Any, room: str) -> None:
+    from polygrad.device import least
+
+    kinds = {"ints": least.INTS, "floats": least.FLOATS, "bool": least.BOOL}
+    ops = {
+        Ops[name]: frozenset().union(*(kinds[kind] for kind in which))
+        for which, names in least.OPERATIONS
+        for name in names.split()
+    }
+    least_target = {"ops": ops, "max_buffers": 4, "grid_only": False, "registers": 1}
+    found = outcomes(room, target=least_target | {"cache_bytes": (1,)})
+    assert len(found) > 30
+    assert not [f"{o.id}\n{o.report}" for o in found if not o.ok]
 
 
 def pytest_in(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
