@@ -74,7 +74,8 @@ PACKAGES = {
     "is half written": Broken(
         HALF,
         errors.DeviceContractError,
-        "Machine lacks load(); see polygrad conformance acme",
+        "device 'acme' (acme-npu 1.0): Machine lacks load(); polygrad/plugin.py says what each must"
+        " do.",
     ),
     "gives no descriptor": Broken(
         "plugin = 5",

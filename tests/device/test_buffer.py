@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,8 +33,20 @@ class CountingAllocator:
 class FakeDevice:
     name = "fake"
 
-    def __init__(self, room: int = 1 << 40) -> None:
+    def __init__(self, room: int = 1 << 40, most: int = 1 << 40) -> None:
         self.allocator = CountingAllocator(room)
+        self.target = SimpleNamespace(max_buffer_bytes=most)
+
+
+def test_no_buffer_is_larger_than_the_device_allows() -> None:
+    """Nor is its size class, whose handles are then for what fits them."""
+    cache = Pool(FakeDevice(most=1000))
+    assert size_class(900) == size_class(1010) > 1000
+    for _ in range(2):  # with nothing cached, and with a handle of that class
+        cache.give(900, cache.take(900))
+        assert cache.device.allocator.out == {1: 1000}
+        with pytest.raises(DeviceMemoryError, match="at most 1000 bytes in one buffer, and 1010"):
+            cache.take(1010)
 
 
 def test_size_classes_waste_at_most_a_quarter() -> None:

@@ -18,7 +18,7 @@ IMPORT = "import polygrad.device"
 LOOK = IMPORT + "; polygrad.device.names()"
 CHOOSE = IMPORT + "; polygrad.device.default()"
 DESCRIPTION = "A sentence about what this distribution is for, as long as they are. " * 60
-# (what is run, over what): seconds of CPU on a machine of its own; twice that here
+# Distributions -> seconds of CPU. Measured: 4 and 13 ms to look, 16 and 24 with the choice of cpu.
 BUDGETS = {300: 0.1, 1000: 0.1}
 
 
@@ -72,9 +72,20 @@ def test_they_are_seen(many) -> None:
 @pytest.mark.parametrize("code", [LOOK, CHOOSE])
 def test_looking_costs_what_it_may(many, code) -> None:
     count, site = many
-    assert seconds(code, site) - seconds(IMPORT) < 2 * BUDGETS[count]
+    assert seconds(code, site) - seconds(IMPORT) < BUDGETS[count]
 
 
 def test_importing_looks_for_nothing(many) -> None:
     _, site = many
-    assert seconds("import polygrad", site) - seconds("pass") < 2 * 0.08
+    assert seconds("import polygrad", site) - seconds("pass") < 0.08
+
+
+def test_looking_needs_no_importlib_metadata(many) -> None:
+    """Importing it costs more than all the rest: it is for what lies in no folder on sys.path."""
+    _, site = many
+    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK + "; import sys; print('importlib.metadata' in sys.modules)"],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "False\n"

@@ -72,7 +72,10 @@ def test_a_damaged_entry_is_dropped(cache: DiskCache) -> None:
     assert cache.get(KEY) == b"code"
 
 
-@pytest.mark.parametrize("junk", [b"", b"no database at all" * 100, os.urandom(5000)])
+JUNK = {"nothing": b"", "text": b"no database at all" * 100, "noise": os.urandom(5000)}
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 def test_a_damaged_file_starts_anew(cache: DiskCache, junk: bytes) -> None:
     Path(cache.path).write_bytes(junk)
     assert cache.get(KEY) is None

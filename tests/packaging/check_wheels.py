@@ -28,7 +28,7 @@ GOLDEN: dict[str, tuple[set[str], set[str], dict[str, set[str]]]] = {
     "polygrad": ({"polygrad-core==", "polygrad-backend-cpu=="}, set(), {}),
     "polygrad_core": (
         {"numpy>=1.26", "pluggy>=1.5"},
-        {"plot", "progress"},
+        {"plot", "progress", "testing"},
         {"console_scripts": {"polygrad"}, "polygrad.devices": {"interp"}},
     ),
     "polygrad_backend_cpu": (

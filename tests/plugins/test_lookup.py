@@ -274,12 +274,20 @@ def test_a_stranger_cannot_replace_a_first_party_device(install) -> None:
 @pytest.mark.parametrize(
     ("body", "lacks"),
     [
-        ("class Machine(Device): pass", "lacks load(), open()"),
-        ("class Machine: pass", "is no Device"),
+        (
+            "class Machine(Device): pass",
+            "Machine lacks load(), open(); polygrad/plugin.py says what each must do.",
+        ),
+        ("class Machine: pass", "Machine is no subclass of polygrad.plugin.Device."),
         (
             "class Machine(Device):\n    @classmethod\n    def open(cls, index, options):"
             " return cls()\n    def load(self, binary): return {}",
-            "lacks target, allocator, renderer, compiler",
+            "open() gave a Machine without target, allocator, renderer, compiler.",
+        ),
+        (
+            "class Machine(Device):\n    @classmethod\n    def open(cls, index, options):"
+            " return 5\n    def load(self, binary): return {}",
+            "open() gave an int, expected a Device.",
         ),
     ],
 )
@@ -288,27 +296,83 @@ def test_a_half_written_device_is_named_with_what_it_lacks(install, body, lacks)
     install("acme-npu", code=code)
     with pytest.raises(errors.DeviceContractError) as error:
         device.get("acme")
-    assert text(error) == f"Machine {lacks}; see polygrad conformance acme"
+    assert text(error) == f"device 'acme' (acme-npu 1.0): {lacks}"
 
 
-def test_a_machine_below_the_least_one_is_refused_at_open(install) -> None:
-    code = MACHINE.replace("as Machine", "as Base") + (
+def machine_with(target: str) -> str:
+    """A device that works but for its Target, an expression of the `target` that it should have."""
+    return MACHINE.replace("as Machine", "as Base") + (
         "\nfrom dataclasses import replace"
+        "\nfrom polygrad.dtype import dtypes"
         "\nfrom polygrad.uop.ops import Ops"
         "\nclass Machine(Base):"
         "\n    @classmethod"
         "\n    def open(cls, index, options):"
         "\n        device = super().open(index, options)"
-        "\n        ops = {k: v for k, v in device.target.ops.items() if k is not Ops.WHERE}"
-        "\n        device.target = replace(device.target, ops=ops, max_buffers=3)"
+        "\n        target = device.target"
+        f"\n        device.target = {target}"
         "\n        return device"
     )
-    install("acme-npu", code=code)
+
+
+LESS = {
+    "numbers": (
+        "replace(target, max_buffers=3, align=12)",
+        "max_buffers is 3; it must be at least 4; align is 12; it must be a power of two",
+    ),
+    "an operation": (
+        "replace(target, ops={k: v for k, v in target.ops.items() if k is not Ops.DIV})",
+        "ops lacks DIV of float32, float64",
+    ),
+    "half of the long integers": (
+        "replace(target, ops={k: v - {dtypes.uint64} for k, v in target.ops.items()})",
+        "ops lacks LOAD of uint64; ops lacks STORE of uint64",
+    ),
+    "vectors without widths": (
+        "replace(target, vector_bytes=4, memory_bytes=(4,), ops={**target.ops, Ops.LANES:"
+        " target.ops[Ops.ADD]})",
+        "memory_bytes is (4,); it must be every power of two from 1 to vector_bytes, where there"
+        " are vectors",
+    ),
+    "vectors that cannot be added up": (
+        "replace(target, vector_bytes=2, memory_bytes=(1, 2))",
+        "ops lacks LANES of int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32,"
+        " float64",
+    ),
+    "a word for what is exact": (
+        "replace(target, exact=frozenset({'nans'}))",
+        "exact is frozenset({'nans'}); it must be some of inf_literal, nan, no_contract, subnormal",
+    ),
+    "no views": (
+        "replace(target, views=False)",
+        "views is False; it must be True unless the Device overrides prepare(), since the one it"
+        " inherits makes views of the arena",
+    ),
+    "fields of another type": (
+        "replace(target, cores=None)",
+        "a field has another type than it should: TypeError: '>=' not supported between instances"
+        " of 'NoneType' and 'int'",
+    ),
+}
+
+
+@pytest.mark.parametrize("less", LESS)
+def test_a_machine_below_the_least_one_is_refused_at_open(install, less) -> None:
+    target, problems = LESS[less]
+    install("acme-npu", code=machine_with(target))
+    with pytest.raises(errors.DeviceContractError) as error:
+        device.get("acme")
+    first, last = text(error).split("\n")
+    assert first.startswith(f"device 'acme' (acme-npu 1.0): its Target cannot work: {problems}")
+    assert last == "docs/new-backend.md lists what every machine must have."
+
+
+def test_a_part_of_another_type_is_told(install) -> None:
+    install("acme-npu", code=machine_with("None"))
     with pytest.raises(errors.DeviceContractError) as error:
         device.get("acme")
     assert text(error) == (
-        "Machine lacks WHERE of float32, WHERE of int32, 4 buffers of one kernel;"
-        " see polygrad conformance acme"
+        "device 'acme' (acme-npu 1.0): target of Machine is a NoneType, expected a polygrad Target."
     )
 
 

@@ -2,7 +2,8 @@
 
 A `LinearProgram` is a flat list of `Instr` over the closed set of ops below; `src` are positions in
 the list; RANGE/END and IF/ENDIF nest. Effects (LOAD, STORE, ...) happen in list order. A value made
-inside a RANGE or an IF ends with it; what must survive goes through a LOCAL.
+inside a RANGE or an IF ends with it; what must survive goes through a LOCAL. The definition of each
+op, in Python that can be read, is the reference engine, `device/interp_python.py`.
 
 ==============  =========================  ========================================================
 op              src                        arg, meaning
@@ -12,26 +13,50 @@ LOCAL                                      (count, space): space is register, st
 VARIABLE                                   name
 CONST                                      value, or a tuple of lanes for a vector dtype
 GRID                                       axis: index of this block, dtype int32 or int64
-RANGE           lo, hi                     kind: "loop" or "unroll"; ascending by one
+RANGE           lo, hi                     kind: "loop" or "unroll"; from lo to hi - 1, by one
 END             range                      closes it
 IF, ENDIF       condition; if
 INDEX           PARAM or LOCAL, offset     address in elements; dtype is the element type
-LOAD            INDEX [, gate, other]      dtype may be a vector: lanes contiguous; arg: aligned
+LOAD            INDEX [, gate [, other]]   dtype may be a vector: lanes contiguous
 STORE           INDEX, value [, gate]      arg: "nt" for non-temporal or None
 arithmetic      ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
 ..              DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero
 bits, compare   AND OR XOR NOT SHL SHR     CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
 WHERE           mask, a, b                 mask has the lanes of a
 native math     EXP2 LOG2 SIN RECIP ..     RSQRT FLOOR CEIL TRUNC ROUND, where the Target lists them
-CAST BITCAST    value                      float->int saturates; float->narrower rounds to even
+CAST            value                      float->int saturates, NaN is 0; int->int keeps low bits;
+..                                         int->float and float->narrower round to nearest even
+BITCAST         value                      the same bits: as many lanes, each of the same size
 BROADCAST       scalar                     to the lanes of dtype
-VECTOR          scalars                    to one vector
+VECTOR          scalars                    to one vector, first to lane 0
 EXTRACT         vector                     lane number
-SHUFFLE         vector                     tuple of lane numbers
-LANES           vector                     reduce op (ADD MUL MAX MIN ...): halves, i and i + n/2
+SHUFFLE         vector                     tuple of lane numbers: lane i of the result is arg[i]
+LANES           vector                     ADD MUL MIN MAX AND OR XOR of all lanes, a scalar
 ==============  =========================  ========================================================
 
-Bool in memory is one byte, 0 or 1: a param never has dtype bool (it is uint8), registers do.
+*Bool* in memory is one byte, 0 or 1: a param never has dtype bool (it is uint8), registers and
+LOCALs do.
+
+*Index dtypes.* The compiler counts blocks, loops and offsets in int64 where the Target's ADD lists
+int64, else in int32; take the dtype from the instruction. Arithmetic on them is arithmetic like any
+other. An offset is one scalar, outside of its memory only where a gate is false.
+
+*Vectors* occur only with `Target.vector_bytes`, and have 2, 4, 8, ... lanes. Whatever is pure works
+lane by lane, its sources having as many lanes as its result. A LOAD or STORE of a vector touches
+lanes that lie one after another, from any element on: the address is a multiple of the element's
+size, not of the vector's. No value has more than vector_bytes lanes, so a vector of 64-bit offsets
+beside bytes is larger than a register: print it as several.
+
+*LANES* combines by halves, lane i with lane i + n/2, then the n/2 results in the same way: the
+order is part of the meaning, for floats round by it.
+
+*LOCAL* is the block's own memory, undefined until it is stored to. Its dtype may be a vector: then
+an offset counts whole vectors, and LOAD and STORE move one (or, of a scalar LOCAL, some scalars
+that lie one after another). In space "register" every offset is constant once `expanded`.
+
+*Gates.* Where the gate is false nothing is read or written, whatever the address, and the LOAD
+gives `other`, 0 without one. The gate of a vector is one bool for all lanes or, with
+`Target.lane_gates`, one for each.
 """
 
 from __future__ import annotations

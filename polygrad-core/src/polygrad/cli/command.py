@@ -253,11 +253,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(f"polygrad: {error}", file=sys.stderr)
         return 1
-    _print(json.dumps(result.data, indent=2) if arguments.json else result.text)
+    say(json.dumps(result.data, indent=2) if arguments.json else result.text)
     return 0 if result.ok else 1
 
 
-def _print(text: str) -> None:
+def say(text: str) -> None:
     """Print, also to a reader that has seen enough (`polygrad inspect net.pgb | head -1`)."""
     try:
         print(text, flush=True)

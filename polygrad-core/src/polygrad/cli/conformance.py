@@ -1,15 +1,19 @@
-"""`polygrad conformance NAME`: the kit on one device, without pytest."""
+"""`polygrad conformance NAME`: the kit on one device, without pytest.
+
+The report, failures and all, is what the verb is for: it goes to standard output. What keeps it
+from running (no such device, no such check) is an error like any verb's.
+"""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from ..testing.conformance import Outcome, run_checks
-from .command import Result
+from ..errors import UnknownName
+from ..testing.conformance import Outcome, checks, run_checks
+from .command import Result, say
 
 
 def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
@@ -17,9 +21,14 @@ def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
 
     def seen(outcome: Outcome) -> None:
         if not outcome.ok and not quiet:
-            print(f"FAILED {outcome.id}\n{_indented(outcome.report)}\n", file=sys.stderr)
+            say(f"FAILED {outcome.id}\n{_indented(outcome.report)}\n")
 
     outcomes = run_checks(name, pattern, seen)
+    if not outcomes:
+        rooms = ", ".join(dict.fromkeys(check.id.partition("/")[0] for check in checks(name)))
+        raise UnknownName(
+            f"no check of {name!r} has {pattern!r} in its name. The checks begin with: {rooms}."
+        )
     data = {
         "device": name,
         "passed": sum(o.ok for o in outcomes),
@@ -28,12 +37,10 @@ def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
     }
     if file is not None:
         Path(file).write_text(json.dumps(data, indent=2), encoding="utf-8")
-    return Result(data, _text(name, pattern, outcomes), ok=bool(outcomes) and not data["failed"])
+    return Result(data, _text(name, outcomes), ok=not data["failed"])
 
 
-def _text(name: str, pattern: str, outcomes: list[Outcome]) -> str:
-    if not outcomes:
-        return f"no check of {name!r} has {pattern!r} in its name"
+def _text(name: str, outcomes: list[Outcome]) -> str:
     total, bad = Counter[str](), Counter[str]()
     for outcome in outcomes:
         room = outcome.id.partition("/")[0]

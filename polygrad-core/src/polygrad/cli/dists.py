@@ -29,7 +29,7 @@ def ours() -> list[Dist]:
     found: list[Dist] = []
     seen: set[str] = set()
     for each in distributions():
-        name, version = metadata.label(each)
+        name, version = metadata.Installed.of(each).label()
         if not name or not (_is_ours(name) or _is_plugin(each)):
             continue
         key = name.lower().replace("_", "-")
@@ -52,7 +52,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_plugin(each: Distribution) -> bool:
-    return bool(metadata.entry_points_of(each, registry.GROUPS))
+    return bool(metadata.entry_points_of(metadata.Installed.of(each), registry.GROUPS))
 
 
 def _origin(each: Distribution) -> str:

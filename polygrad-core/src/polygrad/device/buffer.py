@@ -44,6 +44,7 @@ class Pool:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self._most = device.target.max_buffer_bytes
         self._lock = threading.Lock()
         self._free: dict[int, list[Any]] = {}
         self._returned: deque[tuple[int, Any]] = deque()  # from collected Buffers; append is atomic
@@ -61,7 +62,7 @@ class Pool:
                     return freed[1]
                 self._returned.appendleft(freed)
         with self._lock:
-            size = size_class(nbytes)
+            size = self._class(nbytes)
             self._sort_in()
             stack = self._free.get(size)
             if stack:
@@ -108,7 +109,17 @@ class Pool:
                 self._cached -= size
                 self.device.allocator.free(stack.pop())
 
+    def _class(self, nbytes: int) -> int:
+        """The size class, which no more than the device allows is allocated of."""
+        if nbytes > self._most:
+            raise DeviceMemoryError(
+                f"device {self.device.name!r} holds at most {self._most} bytes in one buffer, and"
+                f" {nbytes} are needed. Use smaller tensors, or another device."
+            )
+        return size_class(nbytes)
+
     def _allocate(self, size: int) -> Any:
+        size = min(size, self._most)
         try:
             return self.device.allocator.alloc(size)
         except MemoryError:

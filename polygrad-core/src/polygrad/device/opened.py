@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import registry
-from ..dtype import dtypes
-from ..errors import DeviceContractError, DeviceForked, PolygradError, public, told
-from ..plugin import Device, DevicePlugin
+from ..errors import DeviceContractError, DeviceForked, PolygradError, one, public, told
+from ..plugin import Allocator, Device, DevicePlugin, Renderer
 from ..registry import Record
 from ..target import Target
-from ..uop.ops import Ops
+from .least import lacks
 from .naming import canonical, split, unavailable
 from .naming import usable as usable_record
 
@@ -67,45 +66,78 @@ def _open_device(name: str, record: Record) -> Device:
     assert isinstance(descriptor, DevicePlugin)
     try:
         cls = registry.resolve(descriptor.device)
-        _check_class(cls, record.name)
+        _check_class(cls, record)
         device: Device = cls.open(split(name)[1], {})
     except PolygradError:
         raise
     except (Exception, SystemExit) as error:
         raise unavailable(record, told(error), "") from error
+    _check_device(device, record)
     device.name = name
-    _check_device(device, record.name)
     _install_hooks(type(device))
     return device
 
 
-def _check_class(cls: Any, name: str) -> None:
+def _broken(record: Record, text: str) -> DeviceContractError:
+    return DeviceContractError(f"device {record.name!r} ({record.package}): {text}")
+
+
+def _check_class(cls: Any, record: Record) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Device)):
         shown = getattr(cls, "__name__", repr(cls))
-        raise DeviceContractError(f"{shown} is no Device; see polygrad conformance {name}")
+        raise _broken(record, f"{shown} is no subclass of polygrad.plugin.Device.")
     missing = sorted(cls.__abstractmethods__)
     if missing:
-        lacks = ", ".join(f"{method}()" for method in missing)
-        raise DeviceContractError(f"{cls.__name__} lacks {lacks}; see polygrad conformance {name}")
-
-
-def _check_device(device: Device, name: str) -> None:
-    wanted = ("target", "allocator", "renderer", "compiler")
-    missing = [attribute for attribute in wanted if not hasattr(device, attribute)]
-    missing = missing or _least_machine(device.target)
-    if missing:
-        raise DeviceContractError(
-            f"{type(device).__name__} lacks {', '.join(missing)}; see polygrad conformance {name}"
+        lacking = ", ".join(f"{method}()" for method in missing)
+        raise _broken(
+            record, f"{cls.__name__} lacks {lacking}; polygrad/plugin.py says what each must do."
         )
 
 
-def _least_machine(target: Target) -> list[str]:
-    """What `target` lacks of the machine that every kernel may count on."""
-    common = (Ops.LOAD, Ops.STORE, Ops.ADD, Ops.SUB, Ops.MUL, Ops.CMPLT, Ops.WHERE)
-    least = [(op, dtype) for dtype in (dtypes.float32, dtypes.int32) for op in common]
-    least.append((Ops.DIV, dtypes.float32))
-    lacks = [f"{op.name} of {dtype.name}" for op, dtype in least if not target.supports(op, dtype)]
-    return lacks + (["4 buffers of one kernel"] if target.max_buffers < 4 else [])
+_PARTS: dict[str, type | None] = {
+    "target": Target,
+    "allocator": Allocator,
+    "renderer": Renderer,
+    "compiler": None,  # anything that can be called
+}
+
+
+def _check_device(device: Any, record: Record) -> None:
+    """Raise DeviceContractError unless an opened device has its parts, and its Target all that the
+    compiler counts on."""
+    cls = type(device).__name__
+    if not isinstance(device, Device):
+        raise _broken(record, f"open() gave {one(cls)}, expected a Device.")
+    missing = [part for part in _PARTS if not hasattr(device, part)]
+    if missing:
+        raise _broken(record, f"open() gave a {cls} without {', '.join(missing)}.")
+    for part, kind in _PARTS.items():
+        found = getattr(device, part)
+        if not (callable(found) if kind is None else isinstance(found, kind)):
+            wanted = "something to call" if kind is None else f"a polygrad {kind.__name__}"
+            given = one(type(found).__name__)
+            raise _broken(record, f"{part} of {cls} is {given}, expected {wanted}.")
+    problems = _unfit(device)
+    if problems:
+        raise _broken(
+            record,
+            f"its Target cannot work: {'; '.join(problems)}."
+            "\ndocs/new-backend.md lists what every machine must have.",
+        )
+
+
+def _unfit(device: Device) -> list[str]:
+    """What is wrong with a device's Target."""
+    try:
+        problems = lacks(device.target)
+    except (TypeError, AttributeError, ValueError) as error:  # fields of another type
+        return [f"a field has another type than it should: {told(error)}"]
+    if not device.target.views and type(device).prepare is Device.prepare:
+        problems.append(
+            "views is False; it must be True unless the Device overrides prepare(), since the one"
+            " it inherits makes views of the arena"
+        )
+    return problems
 
 
 def _install_hooks(cls: type[Device]) -> None:

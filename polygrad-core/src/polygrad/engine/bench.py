@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from ..codegen import compile_kernel, lowered
 from ..codegen.kernel import Kernel, extent
 from ..contract import Launch, LinearProgram, Plan, PlanBuffer
+from ..device import loading
 from ..device.buffer import Buffer
 from ..dtype import DType, dtypes
 from ..errors import DeviceMemoryError
@@ -263,7 +264,7 @@ class Bench:
 
 
 def _loaded(device: Device, program: LinearProgram) -> Any:
-    return device.load(device.compiler(device.renderer.render([program])))[program.name]
+    return loading.made(device, [program])[program.name]
 
 
 def _shown(kernel: Kernel) -> str:

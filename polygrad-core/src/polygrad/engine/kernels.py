@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import settings
 from ..contract import Binary, LinearProgram, Source
+from ..device import loading
 from ..hooks import installed as hooks
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
@@ -114,7 +115,7 @@ class Kernels:
         if found is None:
             return None
         current().counters.disk_hits += 1
-        return found[0], self.device.load(found[1])
+        return found[0], loading.load(self.device, found[1])
 
     def _from_source(self, wanted: Sequence[Wanted], names: Sequence[str]) -> Made:
         from ..codegen import compile_kernel
@@ -162,7 +163,7 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     cache = cache_of(device)
     if cache is None:
         current().counters.kernels_compiled += len(unique)
-        return device.load(device.compiler(source))
+        return loading.load(device, device.compiler(source))
     from . import keys, stored
 
     key = keys.of_source(device, source)
@@ -176,7 +177,7 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
         binary = Binary(code, source.entries)
     if binary.entries == source.entries:
         stored.save(cache, device, unique, key, source.entries)
-    return device.load(binary)
+    return loading.load(device, binary)
 
 
 def _compile_event(

@@ -106,9 +106,10 @@ def launch(
     """Render, compile, load and run `program` on `contents` (one per param); the bytes after."""
     from ..contract import evaluate
     from ..device import get
+    from ..device.loading import made
 
     opened = get(device) if isinstance(device, str) else device
-    loaded = opened.load(opened.compiler(opened.renderer.render([program])))[program.name]
+    loaded = made(opened, [program])[program.name]
     handles = [opened.allocator.alloc(max(1, len(c))) for c in contents]
     for handle, data in zip(handles, contents, strict=True):
         if data:

@@ -249,7 +249,7 @@ def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r is not shape.m and r is not shape.n]
     kernel, k_outer, lane = into_lanes(kernel, shape.reduced[-1], lanes)
     # A row needs one vector at a time; the columns' vectors are live beside all accumulators.
-    columns = (target.registers - 1) // (DOT_ROWS + 1)
+    columns = max((target.registers - 1) // (DOT_ROWS + 1), 1)
     near = shape.near if shape.near is not None and length(shape.near) <= columns else None
     if near is not None:
         columns //= length(near)

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ...errors import DeviceContractError
 from ...plugin import SUPPORTED
-from . import lifecycle, limits, memory, ops, package, plans, programs, tensors
+from . import lanes, lifecycle, limits, memory, ops, package, plans, programs, tensors
 from .check import Check, ConformanceError, Subject
 
 __all__ = ["Check", "ConformanceError", "Outcome", "Subject", "checks", "run_checks"]
 
-ROOMS = (package, limits, memory, ops, programs, plans, tensors, lifecycle)
+ROOMS = (package, limits, memory, ops, lanes, programs, plans, tensors, lifecycle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,13 @@ class Outcome:
 
 
 def checks(name: str) -> Iterator[Check]:
-    """The checks for the device `name`, which is opened for its Target."""
-    target = Subject(name).target
+    """The checks for the device `name`, which is opened for its Target; where it is too little of a
+    device to be opened, the one that says so."""
+    try:
+        target = Subject(name).target
+    except DeviceContractError:
+        yield limits.OPENS
+        return
     for room in ROOMS:
         for check in room.checks(target):
             major, minor = check.since
@@ -49,11 +55,13 @@ def run_checks(
 ) -> list[Outcome]:
     """Run the checks whose id contains `pattern`, `seen` being told of each as it ends."""
     subject = Subject(name)
+    found = list(checks(name))
+    if found != [limits.OPENS]:  # which is told whatever was asked for
+        found = [check for check in found if pattern in check.id]
     outcomes = []
-    for check in checks(name):
-        if pattern in check.id:
-            outcomes.append(_outcome(check, subject))
-            seen(outcomes[-1])
+    for check in found:
+        outcomes.append(_outcome(check, subject))
+        seen(outcomes[-1])
     return outcomes
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ...contract import Source
+from ...device import loading
 from ...dtype import dtypes
 from ...errors import CompileError, DeviceForked, UnsupportedOp
 from ...target import Target
@@ -80,7 +81,7 @@ def refuses(subject: Subject) -> None:
     a.store(x, zero, a.emit(lacking[0], dtypes.float32, (a.load(x, zero),)))
     device = subject.device
     with expect_raises(UnsupportedOp, what=f"rendering {lacking[0].name}"):
-        device.load(device.compiler(device.renderer.render([a.build()])))
+        loading.made(device, [a.build()])
 
 
 def broken_source(subject: Subject) -> None:
@@ -92,7 +93,7 @@ def broken_source(subject: Subject) -> None:
     code: Any = good.code
     broken = code[: len(code) // 2] + ("\n)]}" if isinstance(code, str) else b"\xff\x00\xff")
     with expect_raises(CompileError, what="compiling half of a source"):
-        device.load(device.compiler(Source(broken, good.entries)))
+        loading.load(device, device.compiler(Source(broken, good.entries)))
 
 
 def keys(subject: Subject) -> None:

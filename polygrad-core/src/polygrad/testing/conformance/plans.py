@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...contract import CopyStep, Launch, LinearProgram, Plan, PlanBuffer
+from ...device import loading
 from ...dtype import dtypes, pack, unpack
 from ...target import Target
 from ...uop.ops import Ops
@@ -55,7 +56,7 @@ def run_plan(subject: Subject) -> None:
     device, made = subject.device, plan(subject.target.align)
     programs = list(made.programs.values())
     with subject.explained(*programs):
-        loaded = device.load(device.compiler(device.renderer.render(programs)))
+        loaded = loading.made(device, programs)
         arena = device.allocator.alloc(made.arena_bytes)
         run = device.prepare(made, loaded, arena)
         handles = [device.allocator.alloc(BYTES) for _ in range(3)]
@@ -78,7 +79,7 @@ def other_handles(subject: Subject) -> None:
         step = Launch(program.name, (0, 1), (("n",), ("v",)), (("n",),))
         buffers = tuple(PlanBuffer("external", BYTES, i) for i in range(2))
         made = Plan(buffers, (step,), {program.name: program}, variables=program.variables)
-        loaded = device.load(device.compiler(device.renderer.render([program])))
+        loaded = loading.made(device, [program])
         run = device.prepare(made, loaded, None)
         held = []
         for count in (N, 1, 0, 50):
@@ -105,7 +106,7 @@ def many_launches(subject: Subject) -> None:
     a.store(x, zero, a(Ops.ADD, a(Ops.MUL, value, a.number(3)), a.number(1)))
     program = a.build()
     with subject.explained(program):
-        loaded = device.load(device.compiler(device.renderer.render([program])))[program.name]
+        loaded = loading.made(device, [program])[program.name]
         handle = device.allocator.alloc(4)
         device.allocator.write(handle, memoryview(bytes(4)))
         wanted = 0

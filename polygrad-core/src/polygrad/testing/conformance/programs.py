@@ -1,5 +1,7 @@
-"""Control flow and memory of a LinearProgram: loops, branches, gates, locals, grids, variables,
-lanes. Each program is compared with the reference engine."""
+"""Control flow and memory of a LinearProgram: loops, branches, gates, locals, grids, variables.
+
+Each program is compared with the reference engine.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...contract import LinearProgram
+from ...device import loading
 from ...dtype import dtypes, pack, unpack
 from ...target import Target
 from ...uop.ops import Ops
@@ -177,77 +180,53 @@ def in_place() -> Sample:
     return Sample(a.build(), (integers(9),))
 
 
-# ---- lanes
+def range_from(kind: str) -> Sample:
+    """A loop counts from its first source, here -2 and 3."""
+    a = Assembler("k_from_" + kind)
+    y = a.param(I32, 10, "rw")
+    for lo, hi in ((-2, 2), (3, 8)):
+        k = a.range(a.number(lo), a.number(hi), kind)
+        place = a(Ops.ADD, k, a.number(2))
+        a.store(y, place, a(Ops.ADD, a(Ops.MUL, k, a.number(10)), a.load(y, place)))
+        a.end(k)
+    return Sample(a.build(), (integers(10),))
 
 
-def lane_moves(lanes: int) -> Sample:
-    """BROADCAST, VECTOR, EXTRACT and SHUFFLE."""
-    a = Assembler("k_lanes")
-    x, y = a.param(F32, lanes), a.param(F32, 4 * lanes, "w")
-    zero = a.number(0)
-    v = a.load(x, zero, lanes=lanes)
-    wide = F32.vec(lanes)
-    first = a.emit(Ops.EXTRACT, F32, (v,), 1)
-    parts = [a.emit(Ops.EXTRACT, F32, (v,), (i * 3) % lanes) for i in range(lanes)]
-    made = (
-        v,
-        a.emit(Ops.BROADCAST, wide, (first,)),
-        a.emit(Ops.VECTOR, wide, parts),
-        a.emit(Ops.SHUFFLE, wide, (v,), tuple(reversed(range(lanes)))),
-    )
-    for i, value in enumerate(made):
-        a.store(y, a.number(i * lanes), value)
-    return Sample(a.build(), (floats(lanes), bytes(16 * lanes)))
-
-
-def across_lanes(lanes: int) -> Sample:
-    """LANES adds by halving: lane i and lane i + n/2."""
-    a = Assembler("k_across")
-    x, y, zero = a.param(F32, lanes), a.param(F32, 1, "w"), a.number(0)
-    a.store(y, zero, a.emit(Ops.LANES, F32, (a.load(x, zero, lanes=lanes),), Ops.ADD))
-    return Sample(a.build(), (pack(F32, [1e8, 1.0, -1e8, 0.5] * (lanes // 4)), bytes(4)))
-
-
-def vector_register(lanes: int) -> Sample:
-    """A register tile of two vectors, its loops printed out."""
-    a = Assembler("k_tile")
-    wide = F32.vec(lanes)
-    x, y, zero = a.param(F32, 6 * lanes), a.param(F32, 2 * lanes, "w"), a.number(0)
-    tile = a.local(wide, 2)
-    r = a.range(zero, a.number(2), "unroll")
-    a.store(tile, r, a.const(wide, (0.0,) * lanes))
-    a.end(r)
-    k = a.range(zero, a.number(3))
-    r = a.range(zero, a.number(2), "unroll")
-    at = a(Ops.MUL, a(Ops.ADD, a(Ops.MUL, k, a.number(2)), r), a.number(lanes))
-    a.store(tile, r, a(Ops.ADD, a.load(tile, r, lanes=1), a.load(x, at, lanes=lanes)))
-    a.end(r)
+def range_between() -> Sample:
+    """Both bounds of a loop are values: a variable and an outer counter."""
+    a = Assembler("k_between_values")
+    y, zero = a.param(I32, 6, "w"), a.number(0)
+    total = a.local(I32, 1)
+    lo = a.variable("lo", 0, 5)
+    i = a.range(zero, a.number(6))
+    a.store(total, zero, zero)
+    k = a.range(lo, i)
+    a.store(total, zero, a(Ops.ADD, a.load(total, zero), k))
     a.end(k)
-    r = a.range(zero, a.number(2), "unroll")
-    a.store(y, a(Ops.MUL, r, a.number(lanes)), a.load(tile, r))
-    a.end(r)
-    return Sample(a.build(), (floats(6 * lanes), bytes(8 * lanes)))
+    a.store(y, i, a.load(total, zero))
+    a.end(i)
+    return Sample(a.build(), (bytes(24),), (2,))
 
 
-def lane_gates(lanes: int) -> Sample:
-    """A gate with one bit per lane reads and writes the tail of a row."""
-    n = lanes + lanes // 2 + 1
-    a = Assembler("k_masked")
-    x, y = a.param(F32, n), a.param(F32, 2 * lanes, "rw")
-    base = a(Ops.MUL, a.grid(2), a.number(lanes))
-    numbers = a.const(I32.vec(lanes), tuple(range(lanes)))
-    places = a(Ops.ADD, a.emit(Ops.BROADCAST, I32.vec(lanes), (base,)), numbers)
-    end = a.emit(Ops.BROADCAST, I32.vec(lanes), (a.number(n),))
-    gate = a(Ops.CMPLT, places, end)
-    other = a.const(F32.vec(lanes), (3.0,) * lanes)
-    a.store(y, base, a.load(x, base, gate, other, lanes=lanes), gate)
-    return Sample(a.build(), (floats(n), pack(F32, [9.0] * 2 * lanes)))
+def long_counters() -> Sample:
+    """Blocks and loops are counted in 64 bits where the machine computes in them."""
+    a = Assembler("k_long")
+    I64 = dtypes.int64
+    y = a.param(I64, 15, "w")
+    a.sizes.append((3,))
+    row = a.emit(Ops.GRID, I64, (), 0)
+    lo, hi = (a.const(I64, n) for n in (1, 6))
+    k = a.emit(Ops.RANGE, I64, (lo, hi), "loop")
+    place = a(Ops.ADD, a(Ops.MUL, row, a.const(I64, 5)), a(Ops.SUB, k, lo))
+    a.store(y, place, a(Ops.SHL, a(Ops.ADD, row, k), a.const(I64, 40)))
+    a.end(k)
+    return Sample(a.build(), (bytes(8 * 15),))
 
 
 # ---- checks
 
 
-def _same_as_reference(make: Callable[[], Sample]) -> Callable[[Subject], None]:
+def same_as_reference(make: Callable[[], Sample]) -> Callable[[Subject], None]:
     def run(subject: Subject) -> None:
         sample = make()
         got = subject.run(sample.program, *sample.contents, scalars=sample.scalars)
@@ -274,15 +253,14 @@ def several_in_one(subject: Subject) -> None:
     """Programs compiled as one module are told apart by name."""
     device = subject.device
     samples = [row_sums(2, 3), branch(), in_place()]
-    source = device.renderer.render([s.program for s in samples])
-    loaded = device.load(device.compiler(source))
+    loaded = loading.made(device, [s.program for s in samples])
     expect_equal(set(loaded), {s.program.name for s in samples}, "the loaded programs")
 
 
 def seconds(subject: Subject) -> None:
     """With `wait` a launch says how long it took."""
     device, sample = subject.device, in_place()
-    loaded = device.load(device.compiler(device.renderer.render([sample.program])))
+    loaded = loading.made(device, [sample.program])
     handle = device.allocator.alloc(len(sample.contents[0]))
     device.allocator.write(handle, memoryview(sample.contents[0]))
     took = loaded[sample.program.name](handle, grid=(9,), wait=True)
@@ -293,20 +271,16 @@ def seconds(subject: Subject) -> None:
 def checks(target: Target) -> Iterator[Check]:
     plain = (
         row_sums, loop_without_steps, branch, gated_load, gated_store, grid_order, varying_grid,
-        scalars, bool_local, in_place,
+        scalars, bool_local, in_place, range_between,
+        *([long_counters] * target.supports(Ops.ADD, dtypes.int64)),
     )  # fmt: skip
     for make in plain:
-        yield Check(f"programs/{make.__name__}", _same_as_reference(make))
+        yield Check(f"programs/{make.__name__}", same_as_reference(make))
     for kind in ("loop", "unroll"):
-        yield Check(f"programs/triangle-{kind}", _same_as_reference(partial(triangle, kind)))
+        yield Check(f"programs/triangle-{kind}", same_as_reference(partial(triangle, kind)))
+        yield Check(f"programs/range_from-{kind}", same_as_reference(partial(range_from, kind)))
     for space in ("register", "stack", "scratch"):
         made = partial(local_array, space)
-        yield Check(f"programs/local_array-{space}", _same_as_reference(made))
-    lanes = target.vector_bytes // 4
-    wide = (lane_moves, across_lanes, vector_register, *([lane_gates] * target.lane_gates))
-    if lanes >= 4:
-        for maker in wide:
-            made = partial(maker, lanes)
-            yield Check(f"programs/{maker.__name__}", _same_as_reference(made))
+        yield Check(f"programs/local_array-{space}", same_as_reference(made))
     for function in (deterministic, several_in_one, seconds):
         yield Check(f"programs/{function.__name__}", function)

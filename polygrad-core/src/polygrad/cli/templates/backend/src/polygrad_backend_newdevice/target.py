@@ -1,5 +1,8 @@
 """What the machine can do. Scheduler and code generation read every number from here, and none of
-your programs contains what is not listed: it is composed of what is."""
+your programs contains what is not listed: it is composed of what is.
+
+polygrad/target.py says what each field means. What every machine must have stands in the docs,
+"Write a backend"; with less the device is not opened, and you are told what is lacking."""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from polygrad.uop.ops import Ops
 INTS = frozenset(
     {
         dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32,
-        # Without these two, polygrad makes 64-bit integers of pairs of words.
+        # Without these two (and float64) polygrad makes 64-bit integers of pairs of words.
         dtypes.int64, dtypes.uint64,
     }
 )  # fmt: skip
@@ -20,7 +23,8 @@ BOOL = frozenset({dtypes.bool})  # in registers; in memory a bool is a byte
 NUMBERS = INTS | FLOATS
 
 OPS = {
-    # The least that a machine must have, for float32 and int32:
+    # The least that a machine must have, for float32 and all integers up to 32 bits. What lists one
+    # of int64, uint64 and float64 under ADD lists them everywhere.
     **dict.fromkeys((Ops.LOAD, Ops.STORE, Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG), NUMBERS),
     **dict.fromkeys((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE, Ops.WHERE), NUMBERS | BOOL),
     **dict.fromkeys((Ops.CAST, Ops.CONST), NUMBERS | BOOL),
@@ -36,13 +40,16 @@ TARGET = Target(
     name="newdevice",
     arch="python",
     ops=OPS,
-    vector_bytes=0,  # no vectors: every value is a scalar. 16 would give you float32x4
-    memory_bytes=(),  # the widths in bytes of one LOAD or STORE; with vectors, up to vector_bytes
-    lane_gates=False,  # may one bit per lane switch an access off?
-    align=64,  # of every buffer, and of every offset in one
-    registers=16,
-    cache_bytes=(32 << 10, 1 << 20),
-    cores=1,
-    max_grid=(1 << 31, 1 << 31, 1 << 31),
-    max_buffers=32,  # of one kernel; at least 4
+    # No vectors: every value is a scalar. vector_bytes=16 gives you float32x4 and int8x16. It asks
+    # for Ops.LANES of NUMBERS in OPS (all lanes made one by halves), memory_bytes=(1, 2, 4, 8, 16),
+    # and a renderer that prints BROADCAST, VECTOR, EXTRACT, SHUFFLE, and the others lane by lane.
+    vector_bytes=0,
+    memory_bytes=(),  # sizes in bytes of one LOAD or STORE: powers of two up to vector_bytes
+    lane_gates=False,  # may a gate have one bit per lane? If not, such an access comes as scalars
+    align=64,  # bytes; of every buffer, and of every offset in one
+    registers=16,  # how large a register tile may be
+    cache_bytes=(32 << 10, 1 << 20),  # bytes, nearest first: how large blocks are
+    cores=1,  # blocks of a grid that run at once; only your own Device.prepare looks at it
+    max_buffers=32,  # of one kernel; at least 4. Larger kernels are split
+    max_buffer_bytes=1 << 34,  # of one tensor; a larger one is an error before you are asked
 )

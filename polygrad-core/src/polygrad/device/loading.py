@@ -1,0 +1,55 @@
+"""Loading what a compiler made: every kernel becomes a program, or an error says which did not.
+
+A compiler may accept half a source, and a driver that misses a symbol says so in words of its own.
+Whoever loads a Binary comes through here, so that such an error names device, kernel and symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..contract import Binary, LinearProgram
+from ..errors import CompileError, DeviceContractError, PolygradError, one, told
+from ..plugin import Device, Program
+
+SHOWN = 3  # kernels named in an error; a module may have hundreds
+
+
+def load(device: Device, binary: Binary) -> Mapping[str, Program]:
+    """The program of each entry of `binary`, by kernel. Raises CompileError."""
+    entries = binary.entries
+    try:
+        programs = device.load(binary)
+    except (PolygradError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise CompileError(
+            f"device {device.name!r}: load() raised {told(error)}, for {_named(entries)}.{_HINT}"
+        ) from error
+    if not isinstance(programs, Mapping):
+        given = one(type(programs).__name__)
+        raise DeviceContractError(
+            f"device {device.name!r}: load() gave {given}, expected kernel names and programs."
+        )
+    missing = {name: symbol for name, symbol in entries.items() if name not in programs}
+    if missing:
+        raise CompileError(
+            f"device {device.name!r}: load() gave no program for {_named(missing)}: its compiler"
+            f" accepted the source without it.{_HINT}"
+        )
+    return programs
+
+
+def made(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Program]:
+    """`programs` rendered, compiled and loaded, without any cache."""
+    return load(device, device.compiler(device.renderer.render(programs)))
+
+
+_HINT = "\nPOLY_DUMP_KERNELS=1 POLY_CACHE=0 compiles anew and prints the source."
+
+
+def _named(entries: Mapping[str, str]) -> str:
+    """`kernel 'k_1' (symbol 'k_1')`, the first few of them."""
+    some = [f"kernel {n!r} (symbol {s!r})" for n, s in list(entries.items())[:SHOWN]]
+    more = [f"{len(entries) - SHOWN} more"] if len(entries) > SHOWN else []
+    return ", ".join([*some, *more]) or "a source without kernels"
