@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import multiprocessing
 import os
 import pickle
 import sys
 import threading
 import warnings
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from polygrad import Context, Tensor, device, errors, plugin, registry, settings
+from polygrad import Context, Tensor, device, errors, metadata, plugin, registry, settings
 from polygrad.testing import isolated_registry
 
 MACHINE = """
@@ -248,6 +250,70 @@ def test_other_packages_may_have_any_metadata(install, tmp_path) -> None:
     (tmp_path / "empty-2.0.dist-info").mkdir()
     install("acme-npu", code=MACHINE)
     assert "acme" in device.names()
+
+
+def test_metadata_is_read_as_the_standard_library_reads_it(install, tmp_path) -> None:
+    install("acme-npu", "1.5", code=MACHINE)
+    (tmp_path / "acme_npu-1.5.dist-info" / "entry_points.txt").write_text(
+        "# a comment\n[console_scripts]\nacme = acme_npu:main\n\n"
+        "  [polygrad.devices]\n acme=acme_npu : plugin [extra] \n[polygrad.devices.more]\nb = c:d\n"
+    )
+    folder = tmp_path / "Old.Acme.egg" / "EGG-INFO"
+    folder.mkdir(parents=True)
+    (folder / "PKG-INFO").write_text("Name: Old.Acme\nVersion: 3\n\nName: nobody\n")
+    (folder / "entry_points.txt").write_text("[polygrad.plugins]\nold = acme_npu\n")
+    sys.path.append(str(folder.parent))
+    groups = ("polygrad.devices", "polygrad.plugins")
+    expected = {
+        (e.group, e.name, e.value, *metadata.label(dist))
+        for dist in importlib.metadata.distributions() for e in dist.entry_points
+        if e.group in groups
+    }  # fmt: skip
+    found = metadata.entry_points(groups)
+    sys.path.remove(str(folder.parent))
+    assert {tuple(e) for e in found} == expected
+    assert {"acme", "old"} <= {e.name for e in found}
+    (old,) = (e for e in found if e.name == "old")
+    assert (old.dist, old.version, old.load().__name__) == ("Old.Acme", "3", "acme_npu")
+
+
+def test_an_archive_and_a_finder_of_others_have_distributions_too(
+    install, tmp_path, monkeypatch
+) -> None:
+    install("acme-npu", code=MACHINE)
+    archive = tmp_path / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("packed-1.0.dist-info/METADATA", "Name: packed\nVersion: 1.0\n")
+        file.writestr(
+            "packed-1.0.dist-info/entry_points.txt", "[polygrad.devices]\npacked = acme_npu:plugin"
+        )
+    monkeypatch.syspath_prepend(archive)
+
+    class Finder:
+        def find_spec(self, *arguments: object) -> None:
+            return None
+
+        def find_distributions(self, context: object) -> list[importlib.metadata.Distribution]:
+            other = tmp_path / "elsewhere" / "other-2.0.dist-info"
+            return [importlib.metadata.PathDistribution(other)]
+
+    (tmp_path / "elsewhere" / "other-2.0.dist-info").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "other-2.0.dist-info" / "entry_points.txt").write_text(
+        "[polygrad.devices]\nother = acme_npu:plugin\n"
+    )
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    registry.refresh()
+    assert {"acme", "packed", "other"} <= set(device.names())
+
+
+def test_a_distribution_that_cannot_be_read_harms_no_other(install, tmp_path) -> None:
+    install("acme-npu", code=MACHINE)
+    info = tmp_path / "torn-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_bytes(b"[polygrad.devices]\ntorn\n")
+    registry.refresh()
+    assert "acme" in device.names()
+    assert "'torn' has no name and value" in metadata.unreadable[str(info)]
 
 
 def test_an_entry_point_must_give_a_descriptor(install) -> None:

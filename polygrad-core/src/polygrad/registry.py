@@ -337,7 +337,7 @@ def _from_entry_points() -> Snapshot:
     for group in GROUPS:
         some = (entry for entry in every if entry.group == group)
         for entry in sorted(some, key=lambda e: (e.name, e.value)):
-            record = Record(group, entry.name, entry.value, *metadata.label(entry.dist), entry.load)
+            record = Record(group, entry.name, entry.value, entry.dist, entry.version, entry.load)
             rivals = found.setdefault((group, entry.name), [])
             # The same distribution seen twice (an .egg-info beside a .dist-info) is one.
             if not any((r.dist, r.value) == (record.dist, record.value) for r in rivals):
