@@ -28,8 +28,8 @@ from .runtime import current
 
 if TYPE_CHECKING:
     from ..codegen.lists import Choice
+    from ..files.diskcache import DiskCache
     from ..hooks.specs import CompileEvent
-    from .diskcache import DiskCache
 
 CAPACITY = 4096  # kernels kept per device; the least recently used is forgotten first
 
@@ -163,9 +163,9 @@ def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any
     if cache is None:
         current().counters.kernels_compiled += len(unique)
         return device.load(device.compiler(source))
-    from . import diskcache, stored
+    from . import stored
 
-    key = diskcache.key_of(device, source)
+    key = stored.code_key(device, source)
     code = cache.get(key)
     if code is None:
         current().counters.kernels_compiled += len(unique)
@@ -203,7 +203,7 @@ def cache_of(device: Device) -> DiskCache | None:
     """The disk cache, None if there is none or the device's compiler says that none is needed."""
     if not device.compiler.key:
         return None
-    from . import diskcache
+    from ..files import diskcache
 
     return diskcache.default()
 

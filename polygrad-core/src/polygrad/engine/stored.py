@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..contract import Binary, LinearProgram, Param, VariableSpec
+from ..contract import Binary, LinearProgram, Param, Source, VariableSpec
 from ..dtype import DType, to_dtype
+from ..files.diskcache import DiskCache, log
 from ..plugin import Device
 from ..target import Target
-from .diskcache import DiskCache, log
 
 _ROOMS = ("codegen", "render", "uop", "contract.py", "dtype.py", "target.py")
 
@@ -61,6 +61,23 @@ def save(
 
 
 # ---- what decides the code
+
+
+def code_key(device: Device, source: Source) -> bytes:
+    """The hash of everything that decides the code which `source` becomes."""
+    digest = hashlib.sha256()
+    for part in (_package(device), device.renderer.key, device.compiler.key, device.target.arch):
+        digest.update(part.encode() + b"\0")
+    code = source.code
+    digest.update(code if isinstance(code, bytes) else code.encode())
+    return digest.digest()
+
+
+def _package(device: Device) -> str:
+    from ..registry import DEVICES, find
+
+    record = find(DEVICES, device.name.partition(":")[0])
+    return record.package if record is not None else type(device).__module__
 
 
 def _key(device: Device, names: Sequence[str]) -> bytes:

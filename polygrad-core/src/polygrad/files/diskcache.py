@@ -1,10 +1,10 @@
 """Object code on disk, so that the second process compiles nothing.
 
-One SQLite file in the user's cache folder, key = hash of everything that decides the code (backend
-and version, renderer, toolchain and flags, machine, source), value = object code with its own
-sha256. What is read from disk will be run, so a folder that somebody else could write to is not
-used; an entry whose hash does not fit is dropped. Nothing here may stop a program: whatever goes
-wrong is logged, and the kernel is compiled.
+One SQLite file in the user's cache folder, key = hash of everything that decides the code (what
+that is, the engine and the backends know), value = object code with its own sha256. What is read
+from disk will be run, so a folder that somebody else could write to is not used; an entry whose
+hash does not fit is dropped. Nothing here may stop a program: whatever goes wrong is logged, and
+the kernel is compiled.
 
 Several processes may use one file at once (write-ahead log). It keeps below POLY_CACHE_MB by
 dropping what was used longest ago. On a network file system, where that log cannot be shared, each
@@ -23,10 +23,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import settings
-from ..contract import Source
 from ..errors import user_level
 from ..logs import logger
-from ..plugin import Device
 
 if TYPE_CHECKING:
     import sqlite3
@@ -133,23 +131,6 @@ def on_network(path: str) -> bool:
 
 
 # ---- the cache
-
-
-def key_of(device: Device, source: Source) -> bytes:
-    """The hash of everything that decides the code which `source` becomes."""
-    digest = hashlib.sha256()
-    for part in (_package(device), device.renderer.key, device.compiler.key, device.target.arch):
-        digest.update(part.encode() + b"\0")
-    code = source.code
-    digest.update(code if isinstance(code, bytes) else code.encode())
-    return digest.digest()
-
-
-def _package(device: Device) -> str:
-    from ..registry import DEVICES, find
-
-    record = find(DEVICES, device.name.partition(":")[0])
-    return record.package if record is not None else type(device).__module__
 
 
 class DiskCache:
