@@ -20,14 +20,16 @@ from . import get, opened
 __all__ = ["Buffer", "Pool", "Usage", "exchange", "pool", "pools", "size_class"]
 
 _SMALLEST = 256
+_LARGE = 1 << 20
 _KEEP = 256 << 20  # bytes of freed memory that a device may keep beside what is live
 
 
 def size_class(nbytes: int) -> int:
-    """What is really allocated: four steps per power of two, so at most a quarter is unused."""
+    """What is really allocated: four steps per power of two, so at most a quarter is unused;
+    sixteen from 1 MB on, where a quarter is much and sizes that nearly agree are rare."""
     if nbytes <= _SMALLEST:
         return _SMALLEST
-    step = 1 << ((nbytes - 1).bit_length() - 3)
+    step = 1 << ((nbytes - 1).bit_length() - (3 if nbytes < _LARGE else 5))
     return -(-nbytes // step) * step
 
 
