@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from itertools import pairwise
@@ -64,6 +65,24 @@ def test_parts_are_read_and_written_at_an_offset(allocator: CpuAllocator) -> Non
 def test_too_much_memory_is_a_memory_error(allocator: CpuAllocator) -> None:
     with pytest.raises(DeviceMemoryError, match="cannot allocate 4,611,686,018,427,387,904 bytes"):
         allocator.alloc(1 << 62)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("nbytes", [2_359_296, 7_077_888, 9_437_184, (4 << 20) - 4096])
+def test_a_large_buffer_takes_little_more_memory_than_it_has_bytes(
+    allocator: CpuAllocator, nbytes: int
+) -> None:
+    before = resident()
+    held = [allocator.alloc(nbytes) for _ in range(8)]
+    for memory in held:
+        ctypes.memset(memory.address, 1, nbytes)
+    assert resident() - before < 8 * (nbytes + (512 << 10)) + (2 << 20)
+
+
+def resident() -> int:
+    """Bytes of this process's anonymous memory."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon"))
 
 
 def test_a_host_view_outlives_its_buffer(allocator: CpuAllocator) -> None:

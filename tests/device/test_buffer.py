@@ -56,6 +56,11 @@ def test_size_classes_waste_at_most_a_quarter() -> None:
     assert size_class(0) == size_class(1) == size_class(256)
 
 
+def test_large_size_classes_waste_at_most_a_sixteenth() -> None:
+    for nbytes in (1 << 20, 2_359_296, 7_077_888, 9_437_184, 154_389_504, (1 << 30) + 1):
+        assert nbytes <= size_class(nbytes) <= nbytes + nbytes // 16 + 1
+
+
 def test_memory_is_asked_for_at_the_first_use() -> None:
     buffer = Buffer("interp", 1000)
     assert not buffer.allocated

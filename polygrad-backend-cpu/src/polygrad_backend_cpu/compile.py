@@ -8,24 +8,18 @@ object, which may come from a disk cache: the key names everything it depends on
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from polygrad.contract import Binary, Source
 from polygrad.errors import CompileError
+from polygrad.files import diskcache
 
-
-@cache
-def _machine() -> tuple[Any, str, str]:
-    """(llvmlite.binding, host processor, host features), LLVM initialised for this machine."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # the executor pauses by inline assembly
-    return llvm, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+from . import elf
+from .host import host, loaded
 
 
 class LlvmCompiler:
@@ -34,26 +28,41 @@ class LlvmCompiler:
     def __init__(self) -> None:
         import llvmlite
 
-        self.llvm, cpu, features = _machine()
-        version = ".".join(map(str, self.llvm.llvm_version_info))
+        self.host = host()
+        cpu, features, version = self.host.processor, self.host.features, self.host.llvm
         self.key = f"llvmlite-{llvmlite.__version__}-llvm-{version}-{cpu}-{features}"
-        self._processor = cpu, features
-        self.target_machine = self._create(2)
         self._lock = threading.Lock()
+
+    @cached_property
+    def llvm(self) -> Any:
+        """llvmlite.binding: loaded when something is compiled, not before."""
+        return loaded()
+
+    @cached_property
+    def target_machine(self) -> Any:
+        return self._create(2)
 
     def __call__(self, source: Source) -> Binary:
         text = source.code if isinstance(source.code, str) else source.code.decode()
         return Binary(self._object(text, self.target_machine), source.entries)
 
     def quickly(self, text: str) -> bytes:
-        """An object whose code is plain but made in a quarter of the time."""
-        return self._object(text, self._create(0))
+        """An object whose code is plain but made in a quarter of the time; kept on disk."""
+        kept = diskcache.default()
+        if kept is None:
+            return self._object(text, self._create(0))
+        key = hashlib.sha256(f"{self.key}\0quickly\0{text}".encode()).digest()
+        code = kept.get(key)
+        if code is None:
+            code = self._object(text, self._create(0))
+            kept.put(key, code)
+        return code
 
     def _create(self, level: int) -> Any:
-        cpu, features = self._processor
         return self.llvm.Target.from_default_triple().create_target_machine(
-            cpu=cpu, features=features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
-        )
+            cpu=self.host.processor, features=self.host.features, opt=level,
+            reloc="pic", codemodel="jitdefault", jit=True,
+        )  # fmt: skip
 
     def _object(self, text: str, machine: Any) -> bytes:
         with self._lock:
@@ -79,14 +88,25 @@ class Linker:
     """Objects in memory, ready to call; an object leaves memory with its `Linked`."""
 
     def __init__(self, compiler: LlvmCompiler) -> None:
-        self.llvm = compiler.llvm
-        self._jit = self.llvm.create_lljit_compiler(compiler.target_machine)
+        self._compiler = compiler
         self._lock = threading.Lock()
         self._count = 0
 
+    @cached_property
+    def _jit(self) -> Any:
+        return self._compiler.llvm.create_lljit_compiler(self._compiler.target_machine)
+
     def link(self, code: bytes, symbols: Mapping[str, str]) -> Linked:
         """`symbols`: any name -> symbol. Their addresses come back under the names."""
-        builder = self.llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        image = elf.load(code) if elf.usable() else None
+        if image is None or not image.addresses.keys() >= set(symbols.values()):
+            return self._link(code, symbols)
+        return Linked({name: image.addresses[s] for name, s in symbols.items()}, image)
+
+    def _link(self, code: bytes, symbols: Mapping[str, str]) -> Linked:
+        """By LLVM, which knows all kinds of objects."""
+        llvm = self._compiler.llvm
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol in symbols.values():
             builder.export_symbol(symbol)
         with self._lock:
@@ -99,10 +119,10 @@ class Linker:
 
 
 class Linked:
-    """Addresses by name. The code stays in memory as long as this object."""
+    """Addresses by name. The code stays in memory as long as this object, which holds `owner`."""
 
-    def __init__(self, addresses: Mapping[str, int], tracker: Any) -> None:
-        self.addresses, self._tracker = addresses, tracker
+    def __init__(self, addresses: Mapping[str, int], owner: Any) -> None:
+        self.addresses, self._owner = addresses, owner
 
 
 @cache

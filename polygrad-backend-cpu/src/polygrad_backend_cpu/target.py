@@ -108,11 +108,10 @@ def host_target(threads: int = 0, vector_bytes: int = 0) -> Target:
 @cache
 def host() -> tuple[str, frozenset[str]]:
     """(arch, features) as LLVM names them."""
-    import llvmlite.binding as llvm
+    from .host import host as described
 
-    features = llvm.get_host_cpu_features()
-    machine = llvm.get_process_triple().partition("-")[0]
-    return f"{machine}-{llvm.get_host_cpu_name()}", frozenset(k for k, on in features.items() if on)
+    found = described()
+    return f"{found.machine}-{found.processor}", found.present
 
 
 def usable_cores() -> int:

@@ -131,7 +131,7 @@ def _cache() -> Found:
         return Found("cache", detail="switched off by POLY_CACHE=0")
     if not os.path.isdir(folder):
         return Found("cache", detail=f"{folder} (not there yet)")
-    from ..engine.diskcache import trusted
+    from ..files.diskcache import trusted
 
     try:
         refused = trusted(folder)

@@ -29,8 +29,8 @@ from .runtime import current
 
 if TYPE_CHECKING:
     from ..codegen.lists import Choice
+    from ..files.diskcache import DiskCache
     from ..hooks.specs import CompileEvent
-    from .diskcache import DiskCache
 
 CAPACITY = 4096  # kernels kept per device; the least recently used is forgotten first
 
@@ -205,7 +205,8 @@ def cache_of(device: Device) -> DiskCache | None:
     if nobody can tell what makes the device's code."""
     if not device.compiler.key:
         return None
-    from . import diskcache, keys
+    from ..files import diskcache
+    from . import keys
 
     cache = diskcache.default()
     return cache if cache is not None and keys.known(device) else None

@@ -21,9 +21,9 @@ from functools import lru_cache
 from typing import Any
 
 from ..contract import Source
+from ..files.diskcache import log
 from ..plugin import Device
 from ..target import Target
-from .diskcache import log
 
 # All that `codegen` imports, and what writes and reads the entries.
 ROOMS = (

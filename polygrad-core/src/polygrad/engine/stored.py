@@ -13,9 +13,9 @@ from typing import Any
 
 from ..contract import Binary, LinearProgram, Param, VariableSpec
 from ..dtype import DType, to_dtype
+from ..files.diskcache import DiskCache, log
 from ..plugin import Device
 from . import keys
-from .diskcache import DiskCache, log
 
 
 def load(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from polygrad import Context
-from polygrad.engine import diskcache
-from polygrad.engine.diskcache import DiskCache
+from polygrad.files import diskcache
+from polygrad.files.diskcache import DiskCache
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="ownership is POSIX's")
@@ -178,7 +178,7 @@ def test_a_locked_file_is_waited_for_and_then_left(cache: DiskCache, monkeypatch
 
 _WRITER = """
 import sys, os
-from polygrad.engine.diskcache import DiskCache
+from polygrad.files.diskcache import DiskCache
 cache = DiskCache(sys.argv[1], 1 << 20)
 for n in range(60):
     key = bytes([n]) * 32
