@@ -1,10 +1,10 @@
 """Object code on disk, so that the second process compiles nothing.
 
 One SQLite file in the user's cache folder, key = hash of everything that decides the code (what
-that is, `engine/keys.py` and the backends know), value = object code with its own sha256. What is read
-from disk will be run, so a folder that somebody else could write to is not used; an entry whose
-hash does not fit is dropped. Nothing here may stop a program: whatever goes wrong is logged, and
-the kernel is compiled.
+that is, `engine/keys.py` and the backends know), value = object code with its own sha256. What is
+read from disk will be run, so a folder that somebody else could write to is not used; an entry
+whose hash does not fit is dropped. Nothing here may stop a program: whatever goes wrong is logged,
+and the kernel is compiled.
 
 Several processes may use one file at once (write-ahead log). It keeps below POLY_CACHE_MB by
 dropping what was used longest ago. On a network file system, where that log cannot be shared, each
