@@ -193,11 +193,12 @@ COST = {
     Ops.SIN: 90,
     Ops.COS: 90,
     Ops.POW: 200,
+    Ops.FMOD: 120,
 }
 FREE = {Ops.CONST, Ops.BITCAST, Ops.LOAD, Ops.INDEX, Ops.PARAM}
 
 
 @pytest.mark.parametrize("op", COST)
 def test_operations_of_float32(scalars: Any, op: Ops) -> None:
-    made, _ = scalars.decomposed(op, *[dtypes.float32] * (2 if op is Ops.POW else 1))
+    made, _ = scalars.decomposed(op, *[dtypes.float32] * (2 if op in (Ops.POW, Ops.FMOD) else 1))
     assert sum(node.op not in FREE for node in made.toposort()) <= COST[op]

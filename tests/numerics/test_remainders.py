@@ -1,18 +1,20 @@
 """Remainders and rounded quotients of floats, bit for bit numpy's, whatever the quotient.
 
 `fmod` is exact in IEEE arithmetic; numpy's `%` and `//` follow from it. Random bits give every
-exponent, subnormals and NaN; a grid gives every pair of exponents and each special value.
+exponent, subnormals and NaN; a grid gives every pair of exponents and each special value. The same
+on a machine that has neither float64 nor integers of 64 bits, where all of it is made of words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from polygrad import Tensor
+from polygrad import Context, Tensor, dtypes
+from polygrad.testing.lesser import lesser
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's division by zero
 
@@ -45,24 +47,60 @@ def test_random_bits(device: str, rng: np.random.Generator, name: str, dtype: An
     check(name, a, b)
 
 
-@pytest.mark.parametrize("name", OPS)
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_special_values(device: str, name: str, dtype: Any) -> None:
+def special_values(dtype: Any) -> tuple[Array, Array]:
+    """Every pair of them."""
     info = np.finfo(dtype)
     some = [0.0, 1, np.inf, info.max, info.tiny, info.smallest_subnormal, 7, 3, 0.1, 9090, 1e20]
     some += [1e38, 0.5, 1 - info.epsneg, 2**24 - 1, 2**24 + 2, 2.0**53 - 1, 2.0**52 + 1]
     values = np.array([*some, *(-v for v in some), np.nan], dtype)
     a, b = (m.ravel() for m in np.meshgrid(values, values))
-    check(name, a, b)
+    return a, b
+
+
+def grid(step: int) -> tuple[Array, Array]:
+    """Every pair of exponents of float32, with digits that a stride of a prime brings about."""
+    values = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    a, b = (m.ravel() for m in np.meshgrid(values, values))
+    return a, b
+
+
+@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_special_values(device: str, name: str, dtype: Any) -> None:
+    check(name, *special_values(dtype))
 
 
 @pytest.mark.parametrize("name", OPS)
 def test_float32_grid(device: str, name: str) -> None:
-    """Every pair of exponents, with digits that a stride of a prime brings about."""
-    step = 7_919_111 if device == "cpu" else 33_333_337
-    values = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
-    a, b = (m.ravel() for m in np.meshgrid(values, values))
-    check(name, a, b)
+    check(name, *grid(7_919_111 if device == "cpu" else 33_333_337))
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[str]:
+    """A machine whose widest numbers have 32 bits."""
+    wide = (dtypes.int64, dtypes.uint64, dtypes.float64)
+    with lesser("plain", without=wide) as name:
+        with Context(POLY_DEV=name, POLY_SPEC=1):
+            yield name
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_a_machine_of_32_bits(plain: str, rng: np.random.Generator, name: str) -> None:
+    bits = rng.integers(0, 1 << 32, (2, 30_000), np.uint64).astype(np.uint32)
+    check(name, *bits.view(np.float32))
+    check(name, *grid(33_333_337))
+    check(name, *special_values(np.float32))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_numbers_that_are_known_on_a_machine_of_32_bits(
+    plain: str, rng: np.random.Generator, name: str
+) -> None:
+    ours, numpys = OPS[name]
+    a = (rng.standard_normal(2_000) * 100).astype(np.float32)
+    for divisor in (3.0, -0.7, 1e-40, 1e30, float("inf"), 0.0):
+        got = ours(Tensor(a), divisor).numpy()
+        np.testing.assert_array_equal(got, numpys(a, np.float32(divisor)))
 
 
 @pytest.mark.parametrize("name", OPS)

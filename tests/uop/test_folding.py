@@ -20,6 +20,7 @@ INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uin
 
 FLOAT_BINARY = {
     Ops.ADD: np.add, Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.DIV: np.divide,
+    Ops.FMOD: np.fmod,
 }  # fmt: skip
 FLOAT_UNARY = {
     Ops.SQRT: np.sqrt, Ops.FLOOR: np.floor, Ops.CEIL: np.ceil, Ops.TRUNC: np.trunc,

@@ -390,6 +390,10 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.MAXIMUM: (_extreme(0), _extreme(1)),
     Ops.MINIMUM: (_extreme(0), _extreme(1)),
     Ops.POW: (_power_base, _power_exponent),
+    Ops.FMOD: (
+        lambda node, g: g,
+        lambda node, g: -(g * _alu(Ops.TRUNC, node.src[0] / node.src[1])),
+    ),
     # three sources
     Ops.WHERE: (None, _where(1), _where(2)),
     # indices

@@ -68,8 +68,8 @@ def _refuse_float64(sink: UOp, target: Target) -> None:
     """Raise UnsupportedOp for the one type that nothing is composed to stand for."""
     if any(n.dtype is dtypes.float64 for n in sink.toposort()):
         raise UnsupportedOp(
-            f"device {target.name!r} has no float64 (`%`, `//` and `fmod` of float32 compute in it"
-            " too). Cast to float32, or compute on another device."
+            f"device {target.name!r} has no float64, and nothing is composed to stand for it."
+            " Cast to float32, or compute on another device."
         )
 
 

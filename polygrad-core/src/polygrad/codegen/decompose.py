@@ -15,6 +15,7 @@ One table, op -> rules, in these files:
 `elementary`        EXP EXP2 LOG LOG2 TANH ERF
 `trigonometric`     SIN COS
 `power`             POW
+`remainders`        FMOD
 ==================  ===============================================================================
 """
 
@@ -27,7 +28,7 @@ from ..dtype import DType
 from ..target import Target
 from ..uop.ops import COMPARISONS, ELEMENTWISE, Ops, UOp
 from ..uop.rewrite import rewrite
-from . import elementary, integers, narrow, power, rounding, stored, trigonometric
+from . import elementary, integers, narrow, power, remainders, rounding, stored, trigonometric
 
 RULES: Final = (
     narrow.RULES
@@ -37,6 +38,7 @@ RULES: Final = (
     + elementary.RULES
     + trigonometric.RULES
     + power.RULES
+    + remainders.RULES
 )
 _EXTRA: Final = frozenset({Ops.MAX, Ops.MIN, Ops.IDIV, Ops.IMOD, Ops.FMA, Ops.RSQRT})
 

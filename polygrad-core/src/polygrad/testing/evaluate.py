@@ -298,6 +298,7 @@ _RULES: Final[dict[Ops, Callable[..., Array]]] = {
     Ops.SUB: _plain(np.subtract),
     Ops.MUL: _plain(np.multiply),
     Ops.DIV: _plain(np.divide),
+    Ops.FMOD: _plain(np.fmod),
     Ops.FLOORDIV: _floor_divide,
     Ops.FLOORMOD: _floor_modulo,
     Ops.MAXIMUM: _plain(np.maximum),

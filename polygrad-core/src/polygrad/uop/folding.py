@@ -82,6 +82,10 @@ def _floor_modulo(a: int, b: int) -> int:
     return a % b if b else 0
 
 
+def _remainder(a: float, b: float) -> float:
+    return math.fmod(a, b) if math.isfinite(a) and b else math.nan
+
+
 def _maximum(a: Any, b: Any) -> Any:
     return a if a != a or a > b else b
 
@@ -125,6 +129,7 @@ _BOTH: Final[dict[Ops, Callable[..., Any]]] = {
 _FLOAT: Final[dict[Ops, Callable[..., Any]]] = {
     **_BOTH,
     Ops.DIV: _divide,
+    Ops.FMOD: _remainder,
     Ops.RECIP: lambda x: _divide(1.0, x),
     Ops.SQRT: lambda x: math.sqrt(x) if x >= 0 else math.nan,
     Ops.FLOOR: _rounding(math.floor),

@@ -48,6 +48,7 @@ class Names:
     )
     add, sub, mul, div = _binary(Ops.ADD), _binary(Ops.SUB), _binary(Ops.MUL), _binary(Ops.DIV)
     floordiv, floormod, pow = _binary(Ops.FLOORDIV), _binary(Ops.FLOORMOD), _binary(Ops.POW)
+    fmod = _binary(Ops.FMOD)
     bitwise_and, bitwise_or, bitwise_xor = _binary(Ops.AND), _binary(Ops.OR), _binary(Ops.XOR)
     shl, shr = _binary(Ops.SHL), _binary(Ops.SHR)
     cmplt, cmpeq, cmpne = _binary(Ops.CMPLT), _binary(Ops.CMPEQ), _binary(Ops.CMPNE)

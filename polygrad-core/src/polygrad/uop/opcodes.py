@@ -66,6 +66,7 @@ class Ops(enum.IntEnum):
     MAXIMUM = enum.auto()  # NaN of either source wins
     MINIMUM = enum.auto()
     POW = enum.auto()  # floats
+    FMOD = enum.auto()  # floats: the exact remainder, sign of the dividend
     AND = enum.auto()
     OR = enum.auto()
     XOR = enum.auto()
