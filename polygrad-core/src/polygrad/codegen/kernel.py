@@ -175,7 +175,7 @@ def substitute(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> list[UOp]:
         if node in new:
             continue
         src = tuple(new[s] for s in node.src)
-        if all(a is b for a, b in zip(src, node.src, strict=True)):
+        if src == node.src:
             new[node] = node
         elif node.op in (Ops.REDUCE, Ops.SCAN):
             new[node] = _reduce(node, src)

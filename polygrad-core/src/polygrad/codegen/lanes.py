@@ -203,6 +203,6 @@ def lanes_last(sink: UOp) -> UOp:
                 rest = src[1] - lane
                 zero = rest.op is Ops.CONST and rest.arg == 0
                 src = (src[0], lane if zero else UOp(Ops.ADD, dtypes.index, (rest, lane)))
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
+        same = src == node.src
         new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
     return new[sink]

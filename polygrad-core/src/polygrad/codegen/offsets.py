@@ -33,7 +33,7 @@ def ordered_offsets(kernel: Kernel) -> list[UOp]:
         src = tuple(new[s] for s in node.src)
         if node.op is Ops.INDEX:
             src = (src[0], chain(sorted(terms(src[1]), key=depth)))
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
+        same = src == node.src
         new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
     return [new[s] for s in kernel.stores]
 

@@ -157,7 +157,7 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp) -> tuple[UOp, ...]:
         elif node.op in (Ops.REDUCE, Ops.SCAN) and loop in node.src[1:]:
             value = inside.where(src[0], UOp.const(node.dtype, identity(node.arg, node.dtype)))
             new[node] = UOp(node.op, node.dtype, (value, *src[1:]), node.arg)
-        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+        elif src == node.src:
             new[node] = node
         else:
             new[node] = rebuild(node, src)
@@ -222,7 +222,7 @@ def _peel_reductions(stores: Sequence[UOp], loop: UOp, values: tuple[UOp, UOp]) 
             kept = UOp(Ops.REDUCE, node.dtype, (src[0], *node.src[1:]), node.arg)
             parts = [substitute((kept,), {loop: value})[0] for value in values]
             new[node] = UOp.alu(node.arg, *parts)
-        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+        elif src == node.src:
             new[node] = node
         else:
             new[node] = rebuild(node, src)

@@ -15,15 +15,24 @@ def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list
     """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
     node whose graph plays no part, such as the leaf of a realised one."""
     new: dict[UOp, UOp] = {}
-    for node in toposort(roots, lambda n: known(n) is None):
+
+    def enter(node: UOp) -> bool:
         end = known(node)
-        if end is not None:
+        if end is None:
+            return True
+        new[node] = end
+        return False
+
+    for node in toposort(roots, enter):
+        if node in new:
+            continue
+        if not node.src and (end := known(node)) is not None:
             new[node] = end
         elif node.op is Ops.AFTER:
             new[node] = new[node.src[1].src[1]]
         else:
             src = tuple([new[s] for s in node.src])
-            same = all(a is b for a, b in zip(src, node.src, strict=True))
+            same = src == node.src
             new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
     return [new[r] for r in roots]
 
@@ -47,7 +56,7 @@ def assigned(
     read = Counter(s for node in order for s in node.src)
     for node in order:
         src = tuple([new[s] for s in node.src])
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
+        same = src == node.src
         made = node if same else UOp(node.op, node.dtype, src, node.arg)
         if node in over and (read[node] > 1 or node in plain):
             before = _under(made)

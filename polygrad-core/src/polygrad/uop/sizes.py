@@ -393,7 +393,7 @@ def exchanged(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> tuple[list[UOp]
         src = tuple([new[s] for s in node.src])
         if arg is not node.arg:
             new[node] = UOp(node.op, node.dtype, src, arg)
-        elif all(a is b for a, b in zip(src, node.src, strict=True)):
+        elif src == node.src:
             new[node] = node
         else:
             new[node] = rebuild(node, src)
