@@ -93,10 +93,11 @@ def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
     asking += [u for u, o in met.items() if o.tensor._requires_grad]
     if not asking:
         return None
-    plain = functional(trace.roots, lambda n: n if n in met else None)
     written = {*trace.updates, *[trace.leaves[i] for i in trace.assigned]}
-    results = [i for i, root in enumerate(plain) if _differentiable(root, asking, written, met)]
-    roots = [plain[i] for i in results]
+    kept = [i for i, root in enumerate(trace.roots) if written.isdisjoint(_read(root, met))]
+    plain = functional([trace.roots[i] for i in kept], lambda n: n if n in met else None)
+    found = [(i, root) for i, root in zip(kept, plain, strict=True) if between([root], asking)]
+    results, roots = [i for i, _ in found], [root for _, root in found]
     used = set(toposort(roots, lambda n: n not in met))
     inputs = [i for i in trace.inputs if trace.leaves[i] in used]
     some = [o for u, o in met.items() if u in used]
@@ -108,6 +109,14 @@ def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
     return Slopes(traced, results, inputs, held) if results else None
 
 
-def _differentiable(root: UOp, asking: list[UOp], written: set[UOp], met: Container[UOp]) -> bool:
-    below = toposort([root], lambda n: n not in met)
-    return written.isdisjoint(below) and bool(between([root], asking))
+def _read(root: UOp, met: Container[UOp]) -> set[UOp]:
+    """What a result is computed from, down to `met`, were assignments the values assigned."""
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            if node not in met:
+                stack += (node.src[1].src[1],) if node.op is Ops.AFTER else node.src
+    return seen

@@ -16,9 +16,18 @@ def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list
     """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
     node whose graph plays no part, such as the leaf of a realised one."""
     new: dict[UOp, UOp] = {}
-    for node in toposort(roots, lambda n: known(n) is None):
+
+    def enter(node: UOp) -> bool:
         end = known(node)
-        if end is not None:
+        if end is None:
+            return True
+        new[node] = end
+        return False
+
+    for node in toposort(roots, enter):
+        if node in new:
+            continue
+        if not node.src and (end := known(node)) is not None:
             new[node] = end
         elif node.op is Ops.AFTER:
             new[node] = new[node.src[1].src[1]]

@@ -24,6 +24,7 @@ from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.sizes import exchanged, variables_of
+from . import collector
 from .functional import assigned, functional, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
@@ -68,14 +69,10 @@ def make_plan(
     if runtime.disposed:
         raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
-    with runtime.lock:
+    with runtime.lock, collector.paused():
         plain = functional([*roots, *updates.values()], runtime.leaf_of)
         fixed = _fixed_variables(runtime, [*plain, *updates], variables)
-        given = [*variables, *fixed]
-        renamed = {
-            v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:3]))
-            for i, v in enumerate(given)
-        }
+        renamed = _names([*variables, *fixed])
         planned, graph, new = _planned(plain, len(roots), tuple(updates), renamed)
         held = _held_leaves(graph, inputs)
         # A leaf of a size that varies has another shape in the graph that is planned.
@@ -88,8 +85,8 @@ def make_plan(
         )
         runtime.counters.plans_made += 1
         states = [
-            _state(runtime, leaf, slots[new[leaf]], leaf in updates, (holders or {}).get(leaf))
-            for leaf in held
+            _state(runtime, v, slots[new.get(v, v)], v in updates, (holders or {}).get(v))
+            for v in held
         ]
         made = Recorded(runtime, routine, len(inputs), states, tuple(fixed.values()))
         runtime.recordings.add(made)
@@ -100,18 +97,32 @@ def _planned(
     plain: Sequence[UOp], count: int, leaves: Sequence[UOp], renamed: Mapping[UOp, UOp]
 ) -> tuple[Schedule, list[UOp], dict[UOp, UOp]]:
     """The schedule of `count` results and of the new values of `leaves`, the graph it is made from,
-    and what each node of that became when variables were renamed."""
+    and what each node of that became when variables were renamed, where any was."""
     values = zip(leaves, plain[count:], strict=True)
     apart = {leaf for leaf, value in values if not versions(value, leaf)}
+    other = any(old is not name for old, name in renamed.items())
     while True:
         graph = assigned(plain, count, leaves, apart)
-        instance, new = exchanged(graph, renamed)
+        instance, new = exchanged(graph, renamed) if other else (graph, {})
         planned = schedule(instance, devices.default(), most_buffers)
         now = dict(planned.writes)
-        moved = {v for v in leaves if now.get(new[v], new[v]) is not new[v]}
+        mine = {v: new.get(v, v) for v in leaves}
+        moved = {v for v, leaf in mine.items() if now.get(leaf, leaf) is not leaf}
         if moved <= apart:
             return planned, graph, new
         apart |= moved
+
+
+def _names(variables: Sequence[UOp]) -> dict[UOp, UOp]:
+    """Each variable under a name that is its alone, and without its value: as it is if that is so,
+    for a graph over other variables is another graph."""
+    if len({v.arg[0] for v in variables}) == len(variables):
+        if all(len(v.arg) == 3 for v in variables):
+            return {v: v for v in variables}
+    return {
+        v: UOp(Ops.VARIABLE, v.dtype, (), (f"given{i}", *v.arg[1:3]))
+        for i, v in enumerate(variables)
+    }
 
 
 def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:

@@ -20,6 +20,7 @@ from ..hooks import installed as hooks
 from ..schedule import schedule
 from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
+from . import collector
 from .runtime import Runtime, current, install_fork_hook
 from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers, ready
 from .versions import passing, with_readers
@@ -149,7 +150,8 @@ class _Realization:
         key = (print_.skeleton, skipped, devices.default(), *made_by)
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
-            entry = self._first(print_, skipped)
+            with collector.paused():
+                entry = self._first(print_, skipped)
             cache.put(key, entry)
         else:
             runtime.counters.plan_hits += 1

@@ -229,7 +229,8 @@ def _compile(items: Sequence[Item]) -> dict[int, kernels.Kernel]:
             by_device.setdefault(item.device, []).append(item)
     found: dict[int, kernels.Kernel] = {}
     for name, some in by_device.items():
-        sinks = [kernels.canonical(i.sink, i.variables) for i in some]
+        named = {k: kernels.canonical(*k) for k in {(i.sink, i.variables): None for i in some}}
+        sinks = [named[i.sink, i.variables] for i in some]
         ready = kernels.of(devices.get(name)).get(sinks)
         found.update({id(i): k for i, k in zip(some, ready, strict=True)})
     return found

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import settings
+from ..dtype import DType
 from ..uop.ops import Ops, UOp, size
 from ..uop.rewrite import substitute
 from .boxes import boxed
-from .build import Builder, scatter_kernels
+from .build import Builder, KernelBuilder, scatter_kernels
 from .chains import chained
-from .fusion import Fusion, Group, Use, _reaches
+from .fusion import Fusion, Group, Use
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem
 from .limits import Cuts, Limit, add_cuts, unlimited
 from .rules import prepare
 from .sharing import share
+from .sinks import sink_facts
 
 __all__ = ["CopyItem", "Item", "KernelItem", "Schedule", "schedule"]
 
@@ -56,8 +58,9 @@ def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -
             break
     items: list[Item] = []
     plain: set[int] = set()
+    known: dict[Stores, Boxes] = {}
     for group in _ordered(fusion.groups):
-        made = _items(group, builder, leaves, devices)
+        made = _items(group, builder, leaves, devices, known)
         if fusion.fuse and _plain(group):
             plain.update(range(len(items), len(items) + len(made)))
         items += made
@@ -142,9 +145,10 @@ def _safe(fusion: Fusion, old: UOp, node: UOp) -> bool:
         others.add(fusion.home[old].kernel)
     if kernel in others or not all(_same_element(u, old, kernel) for u in own):
         return False
-    if any(_reaches(other, kernel) for other in others):
+    if any(other.needs(kernel) for other in others):
         return False
-    kernel.reads |= others
+    for other in others:
+        kernel.read(other)
     return True
 
 
@@ -163,8 +167,9 @@ def _scattered_in_place(
         others = {u.kernel for u in fusion.uses[leaf]} | fusion.whole.get(leaf, set())
         others -= {kernel}
         free = value.src[0] is leaf and leaf not in value.src[1:]
-        if free and not any(_reaches(other, kernel) for other in others):
-            kernel.reads |= others
+        if free and not any(other.needs(kernel) for other in others):
+            for other in others:
+                kernel.read(other)
             chosen[value] = leaf
     return chosen
 
@@ -196,7 +201,11 @@ def _ordered(groups: Sequence[Group]) -> list[Group]:
 
 
 def _items(
-    group: Group, builder: Builder, leaves: dict[UOp, UOp], devices: dict[UOp, str]
+    group: Group,
+    builder: Builder,
+    leaves: dict[UOp, UOp],
+    devices: dict[UOp, str],
+    known: dict[Stores, Boxes],
 ) -> list[Item]:
     first = group.stored[0]
     if first.op is Ops.COPY:
@@ -209,13 +218,32 @@ def _items(
     if first.op is Ops.SCATTER:
         kernels = scatter_kernels(first, leaves[first], leaves)
     else:
-        kernels = boxed(builder.kernels[group])
+        kernels = _boxed(builder.kernels[group], known)
     items: list[Item] = []
     for kernel in kernels:
-        sink = kernel.sink()
-        variables = tuple(n for n in sink.toposort() if n.op is Ops.VARIABLE)
-        items.append(KernelItem(sink, tuple(kernel.slots), devices[first], variables))
+        sink, buffers = kernel.sink(), tuple(kernel.slots)
+        items.append(KernelItem(sink, buffers, devices[first], sink_facts(sink).variables))
     return items
+
+
+# What a kernel stores, and the dtypes of the memory of its parameters.
+Stores = tuple[tuple[UOp, ...], tuple[DType, ...]]
+# Of each of its kernels: what it stores, and which of the parameters it has.
+Boxes = list[tuple[tuple[UOp, ...], tuple[int, ...]]]
+
+
+def _boxed(kernel: KernelBuilder, known: dict[Stores, Boxes]) -> list[KernelBuilder]:
+    """`kernel` in boxes, found once for equal layers."""
+    leaves = list(kernel.slots)
+    key = (tuple(kernel.stores), tuple([leaf.dtype for leaf in leaves]))
+    if key not in known:
+        known[key] = [
+            (tuple(made.stores), tuple(map(leaves.index, made.slots))) for made in boxed(kernel)
+        ]
+    return [
+        KernelBuilder({leaves[at]: i for i, at in enumerate(slots)}, stores)
+        for stores, slots in known[key]
+    ]
 
 
 def kernel_items(nodes: Sequence[UOp], leaves: dict[UOp, UOp], device: str) -> list[Item]:
@@ -244,7 +272,7 @@ def kernel_items(nodes: Sequence[UOp], leaves: dict[UOp, UOp], device: str) -> l
         if merged.get(p.arg[0], p.arg[0]) != p.arg[0]
     }
     sink = substitute(call.sink, exchange) if exchange else call.sink
-    variables = tuple(n for n in sink.toposort() if n.op is Ops.VARIABLE)
+    variables = sink_facts(sink).variables
     fixed = dict(call.values)
     values = tuple(fixed.get(v.arg[0]) for v in variables)
     anything = next(iter(by_slot.values()))

@@ -8,14 +8,15 @@ stores per kernel, over PARAM slots instead of buffers, so that equal layers giv
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..dtype import DType, dtypes
-from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size
+from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, size
 from ..uop.sizes import capacity
 from ..uop.values import identity
 from .fusion import Fusion, Group, Use, sources
-from .indexing import both, flat, known, source_index, through
+from .indexing import Index, both, flat, known, source_index, through
 
 
 def memory_dtype(dtype: DType) -> DType:
@@ -26,9 +27,8 @@ def memory_dtype(dtype: DType) -> DType:
 class KernelBuilder:
     """The parameters and stores of one kernel."""
 
-    def __init__(self) -> None:
-        self.slots: dict[UOp, int] = {}
-        self.stores: list[UOp] = []
+    def __init__(self, slots: Mapping[UOp, int] = {}, stores: Sequence[UOp] = ()) -> None:
+        self.slots, self.stores = dict(slots), list(stores)
 
     def param(self, leaf: UOp) -> UOp:
         slot = self.slots.setdefault(leaf, len(self.slots))
@@ -60,6 +60,9 @@ class Builder:
         self.leaves = leaves  # stored node -> BUFFER leaf of its result
         self.kernels: dict[Group, KernelBuilder] = {g: KernelBuilder() for g in fusion.groups}
         self.values: dict[tuple[UOp, Use], UOp] = {}
+        # What equal layers ask again, at the same loops of their own kernels.
+        self.offsets: dict[tuple[Index, Shape], UOp] = {}
+        self.results: dict[tuple[Any, ...], UOp] = {}
         for node in fusion.order:
             self._build(node)
 
@@ -84,24 +87,28 @@ class Builder:
         self.kernels[home.kernel].store(self.leaves[node], offset, value)
 
     def _load(self, leaf: UOp, node: UOp, use: Use) -> UOp:
-        return self.kernels[use.kernel].load(leaf, flat(use.index, node.shape), use.valid)
+        key = (use.index, node.shape)
+        offset = self.offsets.get(key)
+        if offset is None:
+            offset = self.offsets[key] = flat(*key)
+        return self.kernels[use.kernel].load(leaf, offset, use.valid)
 
     def _expression(self, node: UOp, use: Use) -> UOp:
         op = node.op
-        if op is Ops.BUFFER:
-            return self._load(node, node, use)
-        if op is Ops.CONST:
+        if not node.src:
+            return self._leaf(node, use)
+        if op is Ops.CONST:  # a leaf of its own
             return UOp.const(node.dtype, node.arg)
-        if op is Ops.IOTA:
-            return use.index[0].cast(node.dtype)
-        if op is Ops.VARIABLE:
-            return node
         links = self.fusion.links[node, use]
         src = [self.values[s, u] for s, u in zip(sources(node), links, strict=True)]
         if op in MOVEMENT:
             return self._moved(node, use, src[0])
         if op in ELEMENTWISE:
-            return _elementwise(node, src)
+            key = (op, node.dtype, *src)
+            found = self.results.get(key)
+            if found is None:
+                found = self.results[key] = _elementwise(node, src)
+            return found
         if op is Ops.REDUCE:
             return self._reduced(node, use, src[0])
         if op is Ops.SCAN:
@@ -112,6 +119,15 @@ class Builder:
         if op is Ops.GATHER:
             return self._gathered(node, use, src[0])
         return src[0]  # CONTIGUOUS, DETACH, AFTER
+
+    def _leaf(self, node: UOp, use: Use) -> UOp:
+        if node.op is Ops.BUFFER:
+            return self._load(node, node, use)
+        if node.op is Ops.CONST:
+            return UOp.const(node.dtype, node.arg)
+        if node.op is Ops.IOTA:
+            return use.index[0].cast(node.dtype)
+        return node  # a VARIABLE
 
     def _moved(self, node: UOp, use: Use, value: UOp) -> UOp:
         if node.op is not Ops.PAD or size(node.shape) == 0:

@@ -298,7 +298,7 @@ def instance(
             new[node] = _FILLED[node.op](plain, src, varies, names)
         elif node.dtype is dtypes.index and not node.shape:
             new[node] = rebuild(node, src)
-        elif arg is node.arg and all(a is b for a, b in zip(src, node.src, strict=True)):
+        elif arg is node.arg and src == node.src:
             new[node] = node
         else:
             new[node] = UOp(node.op, node.dtype, src, arg)

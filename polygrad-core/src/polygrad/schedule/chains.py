@@ -22,10 +22,10 @@ from ..uop.linear import linear, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
 from .items import CopyItem, Item, KernelItem
+from .sinks import sink_facts
 
 WIDEST: Final = 1 << 16  # elements of a row that is kept
 MOST_BUFFERS: Final = 24
-_OTHER: Final = frozenset({Ops.AFTER, Ops.LOCAL, Ops.END, Ops.SCAN})
 
 
 class Rows(NamedTuple):
@@ -46,7 +46,7 @@ class Facts:
     item: Item
     loads: dict[UOp, list[UOp]] = field(default_factory=dict)
     stores: dict[UOp, list[UOp]] = field(default_factory=dict)
-    reduced: set[UOp] = field(default_factory=set)
+    reduced: frozenset[UOp] = frozenset()
     product: bool = False
     plain: bool = True
 
@@ -64,40 +64,17 @@ def facts_of(item: Item) -> Facts:
     """The facts of any item; `plain` where it may be part of a chain."""
     if isinstance(item, CopyItem):
         return Facts(item, {item.src: []}, {item.dst: []}, plain=False)
-    found = Facts(item)
-    nodes = item.sink.toposort()
-    found.plain = not item.values and item.sink.arg is None
-    for node in nodes:
-        if node.op in _OTHER:
-            found.plain = False
-        elif node.op is Ops.RANGE:
-            fixed = all(s.op is Ops.CONST for s in node.src)
-            found.plain &= fixed and node.src[0].arg == 0 and node.arg[1] != "seq"
-        elif node.op is Ops.REDUCE:
-            found.reduced.update(node.src[1:])
-            found.product |= _is_product(node)
-        elif node.op in (Ops.LOAD, Ops.STORE):
-            _touch(node, found)
-    if not found.plain:  # an ordered kernel reads what it writes through its effects
+    kernel = sink_facts(item.sink)
+    plain = kernel.plain and not item.values and item.sink.arg is None
+    found = Facts(item, reduced=kernel.reduced, product=kernel.product, plain=plain)
+    for slot, access in kernel.loads:
+        found.loads.setdefault(item.buffers[slot], []).append(access)
+    for slot, access in kernel.stores:
+        found.stores.setdefault(item.buffers[slot], []).append(access)
+    if not plain:  # an ordered kernel reads what it writes through its effects
         for leaf in item.buffers:
             found.loads.setdefault(leaf, [])
     return found
-
-
-def _touch(access: UOp, found: Facts) -> None:
-    base = access.src[0].src[0]
-    while base.op is Ops.AFTER:
-        base = base.src[0]
-    if base.op is Ops.PARAM:
-        table = found.loads if access.op is Ops.LOAD else found.stores
-        table.setdefault(found.kernel.buffers[base.arg[0]], []).append(access)
-
-
-def _is_product(reduction: UOp) -> bool:
-    body = reduction.src[0]
-    while body.op is Ops.CAST:
-        body = body.src[0]
-    return reduction.arg is Ops.ADD and body.op is Ops.MUL
 
 
 # ---- rows

@@ -18,12 +18,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..dtype import dtypes
-from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
-from ..uop.ops import COMPARISONS, ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
+from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from ..uop.sizes import capacity
 from .indexing import Index, both, source_index
+from .survey import (
+    AFTER,
+    ALONE,
+    CONST,
+    GATHER,
+    PAD,
+    REDUCE,
+    RESHAPE,
+    WHOLE,
+    survey,
+)
 
 if TYPE_CHECKING:
     from .limits import Cuts
@@ -32,24 +41,31 @@ if TYPE_CHECKING:
 RECOMPUTE_COST: Final = 32
 ROW_COST: Final = 80  # the same inside one kernel, where repeating costs no memory traffic
 MAX_USES: Final = 4
-MAX_DEPTH: Final = 1000  # weighted ops chained in one kernel (compile time is superlinear)
 MAX_STORES: Final = 16  # results of one kernel
-PAD_DEPTH: Final = 10  # ops that the condition of a PAD counts for
 ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave cores idle
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
-_WHOLE: Final = (Ops.COPY, Ops.SCATTER, Ops.KERNEL)  # these read their sources as buffers
-_ALONE: Final = (Ops.SCAN, *_WHOLE)  # these share no kernel
-_PLACED: Final = COMPARISONS | MOVEMENT | {Ops.AND, Ops.OR}  # of positions: where something lies
+_LEAVES: Final = frozenset({Ops.BUFFER, CONST, Ops.IOTA, Ops.VARIABLE, Ops.UNIQUE, Ops.STORE})
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 
 
-class Use(NamedTuple):
-    """One place that needs a node's value."""
+class Use:
+    """One place that needs a node's value. There is one object for each place of a kernel
+    (`Fusion._use`): it is compared and looked up more than anything else here."""
 
-    kernel: Group
-    index: Index  # type: ignore[assignment]  # tuple.index is not used
-    valid: UOp | None
+    __slots__ = ("_depends", "index", "kernel", "valid")
+
+    def __init__(self, kernel: Group, index: Index, valid: UOp | None) -> None:
+        self.kernel, self.index, self.valid = kernel, index, valid
+        self._depends: frozenset[UOp] | None = None
+
+    @property
+    def depends(self) -> frozenset[UOp]:
+        """The loops that the index and the condition run over."""
+        if self._depends is None:
+            valid = _NONE if self.valid is None else ranges_of(self.valid)
+            self._depends = valid.union(*[ranges_of(i) for i in self.index])
+        return self._depends
 
 
 class Around(NamedTuple):
@@ -73,6 +89,7 @@ class Group:
     contraction: bool = False
     reductions: int = 0
     next_range: int = 100
+    needed_by: int = 0  # the numbers of all kernels that must run later, as bits
 
     def ranges_for(self, level: int, sizes: tuple[int, ...]) -> tuple[UOp, ...]:
         """Loop counters of a reduction; equal lengths at one level share them, and so one loop."""
@@ -85,80 +102,22 @@ class Group:
             self.reduce_ranges[level, sizes] = found
         return found
 
+    def read(self, earlier: Group) -> None:
+        """This kernel, and so each that needs it, needs `earlier` and what that reads."""
+        if earlier in self.reads:
+            return
+        self.reads.add(earlier)
+        later = self.needed_by | 1 << self.number
+        stack = [earlier]
+        while stack:
+            group = stack.pop()
+            if group.needed_by | later != group.needed_by:
+                group.needed_by |= later
+                stack.extend(group.reads)
 
-@dataclass(slots=True)
-class Facts:
-    """What is known of each node before the walk, from sources to results."""
-
-    level: dict[UOp, int] = field(default_factory=dict)  # nesting of reductions below
-    cost: dict[UOp, int] = field(default_factory=dict)  # elementwise work below, up to stored nodes
-    depth: dict[UOp, int] = field(default_factory=dict)
-    # a reduction of the same element count lies below
-    epilogue: set[UOp] = field(default_factory=set)
-    forced: set[UOp] = field(default_factory=set)  # stored whatever their uses
-    deep: set[UOp] = field(default_factory=set)  # where a chain is cut: a kernel of its own
-    # positions and what compares them: a few instructions, and memory holds no index
-    places: set[UOp] = field(default_factory=set)
-
-
-def survey(order: Sequence[UOp], roots: Sequence[UOp], cuts: Cuts | None = None) -> Facts:
-    """Facts of every node, and the nodes that must be stored."""
-    facts = Facts()
-    facts.forced.update(r for r in roots if r.op is not Ops.BUFFER)
-    if cuts is not None:
-        facts.forced |= cuts.stored | cuts.alone
-        facts.deep |= cuts.stored | cuts.alone
-    for node in order:
-        _survey(node, facts)
-    return facts
-
-
-def _survey(node: UOp, facts: Facts) -> None:
-    src = [s for s in node.src if s.op is not Ops.UNIQUE]
-    level = max((facts.level[s] for s in src), default=0)
-    cost = sum(facts.cost[s] for s in src)
-    depth = max((facts.depth[s] for s in src), default=0)
-    op = node.op
-    if op in (Ops.CONTIGUOUS, Ops.AFTER, *_ALONE):
-        facts.forced.add(node)
-    if op in _WHOLE:
-        facts.forced.update(s for s in src if s.op is not Ops.BUFFER)
-    if op is Ops.GATHER:
-        facts.forced.update(_gather_base(node))
-        cost, depth = facts.cost[src[1]] + 1, depth + 1
-    if op in ELEMENTWISE:
-        work = COSTS.get(op, 1)
-        cost = min(cost + work, 1 << 20)
-        depth += max(work, 1) + PAD_DEPTH * sum(s.op is Ops.PAD for s in src)
-        if depth >= MAX_DEPTH:
-            facts.forced.add(node)
-            facts.deep.add(node)
-    placed = op in _PLACED and all(s in facts.places for s in src)
-    if placed or node.dtype is dtypes.index or (op is Ops.CONST and node.dtype is dtypes.bool):
-        facts.places.add(node)
-    if op is Ops.REDUCE:
-        level += 1
-    grows = op in (Ops.EXPAND, Ops.WINDOW)
-    if op is Ops.REDUCE or (
-        (op in ELEMENTWISE or op in MOVEMENT)
-        and not grows
-        # beside a reduction of it (a row's maximum) it has two readers: it is stored, this is not
-        and any(s in facts.epilogue and facts.level[s] == level for s in src)
-    ):
-        facts.epilogue.add(node)
-    if node in facts.forced or op is Ops.REDUCE:
-        cost = 0
-        if node in facts.forced:
-            level = 0
-            facts.epilogue.discard(node)
-    if op in _ALONE or op is Ops.REDUCE or node in facts.deep:
-        depth = 0  # any other stored node may be one of several results of one kernel
-    facts.level[node], facts.cost[node], facts.depth[node] = level, cost, depth
-
-
-def _gather_base(node: UOp) -> list[UOp]:
-    base = node.src[0].base
-    return [] if base.op is Ops.BUFFER else [base]
+    def needs(self, earlier: Group) -> bool:
+        """Does this kernel need, directly or not, the results of `earlier`?"""
+        return self is earlier or bool(earlier.needed_by >> self.number & 1)
 
 
 def is_contraction(node: UOp) -> bool:
@@ -194,8 +153,11 @@ class Fusion:
         self.links: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
         self.home: dict[UOp, Use] = {}
         self.groups: list[Group] = []
+        self.made = 0  # kernels, those that were given up among them
         self.reduce_loops: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
         self.launches: dict[tuple[Any, ...], Use] = {}
+        self.places: dict[tuple[Group, Index, UOp | None], Use] = {}
+        self.moves: dict[tuple[Any, ...], tuple[Index, UOp | None]] = {}
         for node in reversed(self.order):
             self._visit(node)
 
@@ -203,7 +165,7 @@ class Fusion:
 
     def _visit(self, node: UOp) -> None:
         uses = self.uses[node]
-        if node.op in (Ops.BUFFER, Ops.CONST, Ops.IOTA, Ops.VARIABLE, Ops.UNIQUE, Ops.STORE):
+        if node.op in _LEAVES:
             return
         if not uses and node not in self.roots and node not in self.whole:
             return  # only the target of an assignment
@@ -212,7 +174,7 @@ class Fusion:
         if node in self.facts.forced or self._must_store(node, uses):
             self._store(node, uses)
             return
-        if node.op is Ops.REDUCE:
+        if node.op is REDUCE:
             self._account(node, next(iter(uses)))
         for use, arounds in uses.items():
             for around in arounds:
@@ -223,9 +185,9 @@ class Fusion:
             return False
         if not self.fuse:
             return node.op is Ops.REDUCE or node.op in ELEMENTWISE
-        if node.op is Ops.REDUCE:
+        if node.op is REDUCE:
             return self._store_reduction(node, uses)
-        if node.op is Ops.PAD and self._repeated(uses):
+        if node.op is PAD and self._repeated(uses):
             return True  # a contraction reads it without conditions then
         if node.op not in ELEMENTWISE:
             return len(uses) > 4 * MAX_USES
@@ -251,7 +213,7 @@ class Fusion:
 
     def _admits(self, node: UOp, use: Use, arounds: Sequence[Around | None]) -> bool:
         """May the kernel of `use` compute this reduction inside its own loops?"""
-        kernel, depends = use.kernel, self._depends(use)
+        kernel, depends = use.kernel, use.depends
         if use.valid is not None or any(a and a.reduced & depends for a in arounds):
             return False
         if any(r.arg[1] == "seq" for r in depends):
@@ -270,7 +232,7 @@ class Fusion:
         kernel = use.kernel
         kernel.contraction |= is_contraction(node)
         kernel.reductions += 1
-        kernel.hoisted.append(self._depends(use))
+        kernel.hoisted.append(use.depends)
 
     def _absorb_copies(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
         """Let a kernel that computes `node` store it for those kernels that would only copy it.
@@ -285,7 +247,7 @@ class Fusion:
             if use is target or not _copies(use.kernel, node):
                 continue
             readers = [g for g in self.groups if use.kernel in g.reads]
-            if not any(_reaches(target.kernel, g) for g in readers):
+            if not any(target.kernel.needs(g) for g in readers):
                 self._move(use.kernel, target, readers)
                 del uses[use]
 
@@ -297,19 +259,14 @@ class Fusion:
             target.kernel.stored.append(node)
         for group in readers:
             group.reads.discard(copy)
-            group.reads.add(target.kernel)
+            group.read(target.kernel)
         self.groups.remove(copy)
-
-    def _depends(self, use: Use) -> frozenset[UOp]:
-        """The loops that the index and the condition of a use run over."""
-        valid = _NONE if use.valid is None else ranges_of(use.valid)
-        return valid.union(*(ranges_of(i) for i in use.index))
 
     def _repeats(self, use: Use, around: Around | None) -> int:
         """How often each value would be computed if inlined here."""
         if around is None:
             return 1
-        depends = self._depends(use)
+        depends = use.depends
         if not around.reduced & depends:
             return 1  # hoisted out of the reduction
         return size([_length(r) for r in around.loops - depends])
@@ -317,7 +274,7 @@ class Fusion:
     # ---- storing
 
     def _store(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
-        alone = node.op in _ALONE or node in self.facts.deep
+        alone = node.op in ALONE or node in self.facts.deep
         home = None if alone else self._join(node, uses)
         if node.op is Ops.KERNEL:  # one launch has several outputs
             launch = (node.src, node.arg._replace(which=0))
@@ -328,7 +285,7 @@ class Fusion:
         home.kernel.stored.append(node)
         readers = {use.kernel for use in uses if use != home} | self.whole.get(node, set())
         for reader in readers:
-            reader.reads.add(home.kernel)
+            reader.read(home.kernel)
         if node.op is Ops.REDUCE:
             self._account(node, home)
         self._descend(node, home, None)
@@ -340,9 +297,10 @@ class Fusion:
             UOp.range(0, n, i, "seq" if i == along else "loop") if n != 1 else UOp.index(0)
             for i, n in enumerate(core.shape)
         )
-        group = Group(len(self.groups), core.shape, ranges)
+        group = Group(self.made, core.shape, ranges)
+        self.made += 1
         self.groups.append(group)
-        return Use(group, ranges, None)
+        return self._use(group, ranges, None)
 
     def _join(self, node: UOp, uses: dict[Use, list[Around | None]]) -> Use | None:
         """A consumer's kernel that visits exactly `node`'s elements, if joining it is legal."""
@@ -353,7 +311,7 @@ class Fusion:
             if not _visits(use, arounds, node) or len(kernel.stored) >= MAX_STORES:
                 continue
             others = {u.kernel for u in uses if u != use} | self.whole.get(node, set())
-            if kernel in others or any(_reaches(kernel, other) for other in others):
+            if kernel in others or any(kernel.needs(other) for other in others):
                 continue
             if node.op is Ops.REDUCE and not self._admits(node, use, arounds):
                 continue
@@ -366,12 +324,13 @@ class Fusion:
         key = (node, use)
         if key not in self.links:
             self.links[key] = self._source_uses(node, use)
-        for base in stored_inputs(node):
-            self.whole.setdefault(base, set()).add(use.kernel)
+        if node.op in WHOLE or node.op is GATHER:
+            for base in stored_inputs(node):
+                self.whole.setdefault(base, set()).add(use.kernel)
         inner = around
-        if node.op is Ops.REDUCE:
+        if node.op is REDUCE:
             loops = frozenset(self.reduce_loops[key])
-            inner = Around(self._depends(use) | loops, loops)
+            inner = Around(use.depends | loops, loops)
         for source, source_use in zip(sources(node), self.links[key], strict=True):
             arounds = self.uses[source].setdefault(source_use, [])
             if inner not in arounds:
@@ -379,18 +338,33 @@ class Fusion:
 
     def _source_uses(self, node: UOp, use: Use) -> tuple[Use, ...]:
         op = node.op
-        core = _core(node) if self.home.get(node) == use else node
-        if core is not node:
+        if op is RESHAPE and self.home.get(node) is use:
             return (use,)
         if op in MOVEMENT:
-            index, condition = source_index(node, use.index)
-            return (Use(use.kernel, index, both(use.valid, condition)),)
-        if op is Ops.REDUCE:
+            index, condition = self._moved(node, use.index)
+            return (self._use(use.kernel, index, both(use.valid, condition)),)
+        if op is REDUCE:
             return (self._reduce_use(node, use),)
-        if op is Ops.GATHER:
+        if op is GATHER:
             axis, rank = node.arg, len(node.src[1].shape)
-            return (Use(use.kernel, use.index[axis : axis + rank], use.valid),)
+            return (self._use(use.kernel, use.index[axis : axis + rank], use.valid),)
         return tuple(use for _ in sources(node))
+
+    def _use(self, kernel: Group, index: Index, valid: UOp | None) -> Use:
+        """The place of a kernel at `index` under the condition `valid`."""
+        key = (kernel, index, valid)
+        found = self.places.get(key)
+        if found is None:
+            found = self.places[key] = Use(*key)
+        return found
+
+    def _moved(self, node: UOp, index: Index) -> tuple[Index, UOp | None]:
+        """`source_index`, found once for what equal layers ask."""
+        key = (node.op, node.arg, node.src[0].shape, index)
+        found = self.moves.get(key)
+        if found is None:
+            found = self.moves[key] = source_index(node, index)
+        return found
 
     def _reduce_use(self, node: UOp, use: Use) -> Use:
         _, axes = node.arg
@@ -403,7 +377,7 @@ class Fusion:
             (loops[long.index(a)] if a in long else UOp.index(0)) if a in axes else next(kept)
             for a in range(len(shape))
         )
-        return Use(use.kernel, index, use.valid)
+        return self._use(use.kernel, index, use.valid)
 
 
 def _visits(use: Use, arounds: Sequence[Around | None], node: UOp) -> bool:
@@ -431,40 +405,19 @@ def _core(node: UOp) -> UOp:
     return node
 
 
-def _reaches(start: Group, goal: Group) -> bool:
-    """Does kernel `start` need, directly or not, the results of `goal`?"""
-    seen = {start}
-    stack = [start]
-    while stack:
-        group = stack.pop()
-        if group is goal:
-            return True
-        for earlier in group.reads:
-            if earlier not in seen:
-                seen.add(earlier)
-                stack.append(earlier)
-    return False
-
-
 def sources(node: UOp) -> Sequence[UOp]:
     """The sources that are evaluated inside the node's own kernel."""
     op = node.op
-    if op is Ops.GATHER:
+    if op is GATHER:
         return node.src[1:]
-    if op is Ops.AFTER:
+    if op is AFTER:
         return (node.src[1].src[1],)
-    if op in _WHOLE:
-        return ()
-    if op is Ops.CONST:
-        return ()
-    if _core(node) is not node:
-        return (node.src[0],)
-    return node.src
+    return () if op in WHOLE or op is CONST else node.src
 
 
 def stored_inputs(node: UOp) -> Iterator[UOp]:
     """Sources of `node` that it reads as whole buffers."""
     if node.op is Ops.GATHER:
         yield node.src[0].base
-    elif node.op in _WHOLE:
+    elif node.op in WHOLE:
         yield from node.src

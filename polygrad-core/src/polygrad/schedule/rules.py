@@ -8,7 +8,7 @@ cores: the order of a sum must not depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..dtype import dtypes
@@ -22,7 +22,6 @@ FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need n
 LONG: Final = 1 << 16  # elements read by the whole reduction
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
-_WHOLE: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.COPY, Ops.KERNEL})  # these read buffers
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
 
 
@@ -30,20 +29,32 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
     """The same roots with long reductions split; nodes that need no change stay the same."""
     new: dict[UOp, UOp] = {}
     for node in toposort(roots):
-        src = tuple(new[s] for s in node.src)
-        if node.op is Ops.FUNCTION:  # its rule is for gradients
-            new[node] = src[node.arg[1]]
-            continue
-        if node.op in _WHOLE:
-            src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
-        if node.op is Ops.KERNEL:  # it reads memory, whatever the shape
-            src = tuple(map(_memory, src))
-        if node.op is Ops.RESHAPE and src[0].op is Ops.RESHAPE:  # an assignment stood between
-            new[node] = src[0].reshape(node.arg)
-            continue
-        kept = over(node, src)
-        new[node] = _SPLIT[node.op](kept) if node.op in _SPLIT else kept
+        src = tuple([new[s] for s in node.src])
+        rule = _RULES.get(node.op)
+        new[node] = over(node, src) if rule is None else rule(node, src)
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
+
+
+def _reading(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """A node that reads buffers: what has none is stored."""
+    return over(node, tuple([s.contiguous() if s.base.op in _LEAVES else s for s in src]))
+
+
+def _kernel(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """It reads memory, whatever the shape."""
+    stored = (s.contiguous() if s.base.op in _LEAVES else s for s in src)
+    return over(node, tuple([_memory(s) for s in stored]))
+
+
+def _function(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    which: int = node.arg[1]
+    return src[which]  # its rule is for gradients
+
+
+def _reshape(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    if src[0].op is Ops.RESHAPE:  # an assignment stood between
+        return src[0].reshape(node.arg)
+    return over(node, src)
 
 
 def _memory(node: UOp) -> UOp:
@@ -147,7 +158,17 @@ def _resized(x: UOp, axis: int, n: int) -> UOp:
     return x.shrink([(0, n, 1) if a == axis else (0, m, 1) for a, m in enumerate(x.shape)])
 
 
-_SPLIT: Final = {Ops.REDUCE: _reduction, Ops.SCAN: _split_scan}
+# op -> what becomes of (node, its new sources)
+_RULES: Final[dict[Ops, Callable[[UOp, tuple[UOp, ...]], UOp]]] = {
+    Ops.FUNCTION: _function,
+    Ops.GATHER: _reading,
+    Ops.SCATTER: _reading,
+    Ops.COPY: _reading,
+    Ops.KERNEL: _kernel,
+    Ops.RESHAPE: _reshape,
+    Ops.REDUCE: lambda node, src: _reduction(over(node, src)),
+    Ops.SCAN: lambda node, src: _split_scan(over(node, src)),
+}
 
 
 def _parts(n: int) -> int | None:

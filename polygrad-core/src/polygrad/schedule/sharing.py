@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
 from .items import CopyItem, Item, KernelItem
+from .sinks import sink_facts
 
 MOST_BUFFERS: Final = 12
 MOST_STORES: Final = 6
@@ -84,27 +85,18 @@ def _partner(
 def _touched(item: Item) -> Touched:
     if isinstance(item, CopyItem):
         return Touched(frozenset((item.src,)), frozenset((item.dst,)))
-    reads: set[UOp] = set()
-    writes: set[UOp] = set()
-    loads: set[tuple[UOp, UOp]] = set()
-    for node in item.sink.toposort():
-        if node.op in (Ops.LOAD, Ops.STORE):
-            base, offset = node.src[0].src
-            if base.op is not Ops.PARAM:  # memory of an ordered kernel, seen through its effects
-                return Touched(frozenset(item.buffers), frozenset(item.buffers))
-            leaf = item.buffers[base.arg[0]]
-            (reads if node.op is Ops.LOAD else writes).add(leaf)
-            if node.op is Ops.LOAD:
-                loads.add((leaf, offset))
-    return Touched(frozenset(reads), frozenset(writes), frozenset(loads))
+    kernel, buffers = sink_facts(item.sink), item.buffers
+    if not kernel.direct:  # memory of an ordered kernel, seen through its effects
+        return Touched(frozenset(buffers), frozenset(buffers))
+    loads = frozenset([(buffers[slot], load.src[0].src[1]) for slot, load in kernel.loads])
+    writes = frozenset([buffers[slot] for slot, _ in kernel.stores])
+    return Touched(frozenset([leaf for leaf, _ in loads]), writes, loads)
 
 
 def _shape(item: KernelItem) -> tuple[frozenset[UOp], bool]:
     """The ranges that the stores run over, and whether there are reductions."""
-    nodes = item.sink.toposort()
-    reduced = {r for n in nodes if n.op is Ops.REDUCE for r in n.src[1:]}
-    outer = frozenset(n for n in nodes if n.op is Ops.RANGE and n not in reduced)
-    return outer, bool(reduced)
+    kernel = sink_facts(item.sink)
+    return kernel.outer, bool(kernel.reduced)
 
 
 def _merged(first: KernelItem, second: KernelItem) -> KernelItem:

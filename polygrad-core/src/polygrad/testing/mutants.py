@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "in place though others read later",
         "schedule.__init__",
-        "if any(_reaches(other, kernel) for other in others):",
+        "if any(other.needs(kernel) for other in others):",
         "if False:",
     ),
     Mutant(

@@ -39,7 +39,7 @@ class Parts(Names):
     hi: int | None
     # What follows is no part of identity and filled when somebody asks.
     provenance: Any  # write-once: where the user made it (provenance.py)
-    cache: Any  # its linear form (linear.py)
+    cache: Any  # its linear form (linear.py); of a SINK, what the schedule knows of it
     order: Any  # its place in an order that is the same in every process (linear.py)
     ranges: Any  # the loop counters below it (linear.py)
 

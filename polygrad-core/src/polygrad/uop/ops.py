@@ -416,11 +416,17 @@ class UOp(Parts):
     @property
     def device(self) -> str | None:
         """The device of the first buffer or copy below, None for a graph of constants alone."""
-        for node in self.toposort(lambda n: n.op is not Ops.COPY):
+        seen: set[UOp] = set()
+        stack = [self]
+        while stack:
+            node = stack.pop()
             if node.op is Ops.COPY:
                 return str(node.arg)
             if node.op is Ops.BUFFER:
                 return str(node.arg[2])
+            if node not in seen:
+                seen.add(node)
+                stack += node.src[::-1]
         return None
 
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
