@@ -22,16 +22,29 @@ LONG: Final = 1 << 16  # elements read by the whole reduction
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
 _WHOLE: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.COPY, Ops.KERNEL})  # these read buffers
+# whose values a kernel of theirs leaves in memory
+_STORED: Final = frozenset({Ops.SCATTER, Ops.COPY, Ops.KERNEL, Ops.CONTIGUOUS})
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
+# Functions with a value that is cheaper to have alone: by name, number of the value -> number of
+# the same value by another way, which is taken where no other value of the call is read. Floors
+# above put theirs in.
+ALONE: Final[dict[str, dict[int, int]]] = {}
 
 
 def prepare(roots: Sequence[UOp]) -> list[UOp]:
     """The same roots with long reductions split; nodes that need no change stay the same."""
     new: dict[UOp, UOp] = {}
-    for node in toposort(roots):
+    order = toposort(roots)
+    read = _read_together(order)
+    for node in order:
         src = tuple(new[s] for s in node.src)
         if node.op is Ops.FUNCTION:  # its rule is for gradients
-            new[node] = src[node.arg[1]]
+            which = node.arg[1]
+            alone = ALONE.get(node.arg[0], {}).get(which, which)
+            new[node] = src[alone if len(read[node.src]) == 1 else which]
+            continue
+        if node.op is Ops.DETACH and src[0].op in _STORED:  # one buffer holds it
+            new[node] = src[0]
             continue
         if node.op in _WHOLE:
             src = tuple(s.contiguous() if s.base.op in _LEAVES else s for s in src)
@@ -46,8 +59,17 @@ def prepare(roots: Sequence[UOp]) -> list[UOp]:
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
 
 
+def _read_together(order: Sequence[UOp]) -> dict[tuple[UOp, ...], set[int]]:
+    """Which values of each call of a function are in a graph."""
+    read: dict[tuple[UOp, ...], set[int]] = {}
+    for node in order:
+        if node.op is Ops.FUNCTION:
+            read.setdefault(node.src, set()).add(node.arg[1])
+    return read
+
+
 def _memory(node: UOp) -> UOp:
-    while node.op is Ops.RESHAPE:
+    while node.op in (Ops.RESHAPE, Ops.DETACH):
         node = node.src[0]
     return node
 

@@ -1,8 +1,7 @@
 """Order: sort, argsort, topk, unique, searchsorted, median, quantile.
 
-A sort computes the permutation alone (`merging.py`) and then gathers, so its gradient is that of a
-gather: each element gets what flowed into its place. NaN counts as the greatest value: it is last
-in ascending order and first in descending, and `median` and `quantile` of it are NaN, as in numpy.
+Rows are put in order by `ordering.py`. NaN counts as the greatest value: it is last in ascending
+order and first in descending, and `median` and `quantile` of it are NaN, as in numpy.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
-from . import formulas, merging
+from . import formulas
 from .base import (
     Flag,
     Integer,
@@ -28,8 +27,11 @@ from .base import (
     tensor_of,
 )
 from .kernels import Kernels
+from .keys import keys
+from .ordering import order, ordered
 from .random import words
 from .reduce import narrow, wide
+from .search import search
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -53,18 +55,6 @@ def _back(matrix: UOp, shape: Shape, axis: int) -> UOp:
     return u.permute((*range(axis), rank - 1, *range(axis, rank - 1)))
 
 
-def picked(matrix: UOp, places: UOp) -> UOp:
-    """From each row of a matrix the elements at `places` of that row."""
-    rows, n = matrix.shape
-    if rows == 1:
-        return (
-            matrix.reshape((n,)).gather(places.reshape((places.shape[1],)), 0).reshape(places.shape)
-        )
-    wide = dtypes.int64 if rows * n >= 1 << 31 else dtypes.int32
-    first = (UOp.iota(rows, wide) * n).reshape((rows, 1)).expand(places.shape)
-    return matrix.reshape((rows * n,)).gather(places.cast(wide) + first, 0)
-
-
 def _sortable(name: str, t: Any) -> None:
     if max(t.shape, default=0) >= 1 << 31:
         raise ShapeError(f"{name}: an axis of {max(t.shape)} elements is too long; 2**31 - 1 fit.")
@@ -74,11 +64,6 @@ class Sorting(Kernels):
     """What puts elements in order."""
 
     __slots__ = ()
-
-    def _order(self, name: str, axis: int, descending: bool) -> UOp:
-        """The permutation of each row along `axis`, as a matrix."""
-        _sortable(name, self)
-        return merging.order(merging.keys(_rows(self.uop.detach(), axis), descending))
 
     def sort(
         self, dim: Integer = -1, descending: Flag = False, *, axis: Integer | None = None
@@ -94,12 +79,12 @@ class Sorting(Kernels):
         at = axis_of("sort", dim if axis is None else axis, self.ndim)
         if not self.ndim:
             return result(self.uop, self), result(UOp.const(dtypes.int32, 0), self)
-        places = self._order("sort", at, bool(descending))
-        values = picked(_rows(self.uop, at), places)
-        return (
-            result(_back(values, self.shape, at), self),
-            result(_back(places, self.shape, at), self),
-        )
+        _sortable("sort", self)
+        rows = _rows(self.uop, at)
+        lined = self.shape if at == self.ndim - 1 else rows.shape
+        made = ordered(rows, lined, bool(descending))
+        values, places = (u if lined is self.shape else _back(u, self.shape, at) for u in made)
+        return result(values, self), result(places, self)
 
     def argsort(
         self, dim: Integer = -1, descending: Flag = False, *, axis: Integer | None = None
@@ -181,8 +166,8 @@ class Sorting(Kernels):
         if not count:
             return made(UOp.const(wanted, 0).broadcast_to((0,)), device, None)
         high, low = (w.cast(dtypes.uint64) for w in words(count, 2))
-        key = merging.keys((high << 32) | low).reshape((1, count))
-        return made(merging.order(key).reshape((count,)).cast(wanted), device, None)
+        key = ((high << 32) | low).reshape((1, count))
+        return made(order(key, 64).reshape((count,)).cast(wanted), device, None)
 
     def searchsorted(self, values: Any, right: Flag = False) -> Tensor:
         """For each value where it belongs in self, whose last axis is sorted: before equal ones, or
@@ -200,9 +185,9 @@ class Sorting(Kernels):
         dtype = common_dtype((self, wanted))
         rows = math.prod(lead)
         n, m = self.shape[-1], wanted.numel() // max(rows, 1)
-        table = merging.keys(self.uop.detach().cast(dtype)).reshape((rows, n))
-        at = merging.keys(wanted.uop.detach().cast(dtype)).reshape((rows, m))
-        found = merging.search(table, at, bool(right)).reshape(wanted.shape)
+        table = keys(self.uop.detach().cast(dtype)).reshape((rows, n))
+        at = keys(wanted.uop.detach().cast(dtype)).reshape((rows, m))
+        found = search(table, at, bool(right)).reshape(wanted.shape)
         return result(found, self, wanted)
 
     def unique(
@@ -217,26 +202,24 @@ class Sorting(Kernels):
         """
         flat = self.reshape(-1).detach()
         n = flat.numel()
-        places = flat._order("unique", 0, False).reshape((n,))
-        values = flat.uop.gather(places, 0)
-        key = merging.keys(values)
+        values, places = flat.sort(0)
+        key = keys(values.uop)
         new = UOp.const(dtypes.bool, False).broadcast_to((min(n, 1),))
         if n > 1:
             new = key.shrink([(1, n, 1)]).ne(key.shrink([(0, n - 1, 1)])).pad([(1, 0, 0)])
         number = result(
             new.cast(dtypes.int32).scan(Ops.ADD, 0) if n else new.cast(dtypes.int32), flat
         )
+        number.realize(values, *([places] if return_inverse else []))
         count = int(number[-1].item()) + 1 if n else 0
         none = UOp.const(flat.dtype, 0).broadcast_to((count,))
-        out = [result(none.scatter(number.uop, values, 0, "set"), flat)]
-        zeros = UOp.const(dtypes.int32, 0)
+        out = [result(none.scatter(number.uop, values.uop, 0, "set"), flat)]
         if return_inverse:
-            inverse = zeros.broadcast_to((n,)).scatter(places, number.uop, 0, "set")
+            whole = UOp.const(dtypes.int32, 0).broadcast_to((n,))
+            inverse = whole.scatter(places.uop, number.uop, 0, "set")
             out.append(result(inverse.reshape(self.shape), flat))
         if return_counts:
-            ones = UOp.const(dtypes.int32, 1).broadcast_to((n,))
-            counts = zeros.broadcast_to((count,)).scatter(number.uop, ones, 0, "add")
-            out.append(result(counts, flat))
+            out.append(result(_run_lengths(number.uop, count), flat))
         return out[0] if len(out) == 1 else tuple(out)
 
     def median(
@@ -294,6 +277,14 @@ class Sorting(Kernels):
         shape = [1 if a in axes else n for a, n in enumerate(u.shape)] if keepdim else kept
         lines = (_between(ordered, f).reshape(shape) for f in fractions)
         return [result(narrow(line, u.dtype), self) for line in lines]
+
+
+def _run_lengths(number: UOp, count: int) -> UOp:
+    """How often each of the numbers 0, 1, … below `count` occurs in an ascending sequence."""
+    n = number.shape[0]
+    none = UOp.const(dtypes.int32, 0).broadcast_to((count,))
+    ends = none.scatter(number, UOp.iota(n, dtypes.int32) + 1, 0, "set")  # after the last of each
+    return ends - ends.shrink([(0, max(count - 1, 0), 1)]).pad([(min(count, 1), 0, 0)])
 
 
 def _between(ordered: UOp, fraction: float) -> UOp:
