@@ -194,6 +194,55 @@ def test_topk(device: str, largest: bool, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(values.numpy(), np.take_along_axis(a, want, -1))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int16], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_first_of_long_rows(
+    device: str, dtype: Any, largest: bool, rng: np.random.Generator
+) -> None:
+    """Equal ones in order, NaN as the greatest, whatever the signs of zeros."""
+    a = special(dtype, (2, 520), rng)
+    values, places = Tensor(a).topk(9, largest=largest)
+    want = stable(a, descending=largest)[:, :9]
+    np.testing.assert_array_equal(places.numpy(), want)
+    same_bits(values.numpy(), np.take_along_axis(a, want, -1))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE], ids=lambda d: d.__name__)
+def test_ranks_of_long_rows(dtype: Any, rng: np.random.Generator) -> None:
+    a = special(dtype, (3, 40000), rng)
+    want = stable(a)
+    with Context(POLY_DEV="cpu"):
+        for k in (1, 20000, 39999, 40000):
+            value, place = Tensor(a).kthvalue(k)
+            np.testing.assert_array_equal(place.numpy(), want[:, k - 1])
+            same_bits(value.numpy(), np.take_along_axis(a, want[:, k - 1 : k], -1)[:, 0])
+        values, places = Tensor(a).topk(300, largest=False)
+        np.testing.assert_array_equal(places.numpy(), want[:, :300])
+        same_bits(values.numpy(), np.take_along_axis(a, want[:, :300], -1))
+
+
+def test_the_first_of_a_long_axis_that_is_not_the_last(rng: np.random.Generator) -> None:
+    a = rng.normal(size=(2, 800, 3)).astype(np.float32)
+    values, places = Tensor(a).topk(5, 1)
+    np.testing.assert_array_equal(places.numpy(), np.argsort(-a, 1, kind="stable")[:, :5])
+    np.testing.assert_array_equal(values.numpy(), -np.sort(-a, 1)[:, :5])
+    np.testing.assert_array_equal(Tensor(a).kthvalue(400, 1)[0].numpy(), np.sort(a, 1)[:, 399])
+
+
+def test_gradients_of_what_is_selected(device: str, rng: np.random.Generator) -> None:
+    a = rng.permutation(700).astype(np.float32)
+    x = Tensor(a, requires_grad=True)
+    first = x.topk(3)[0] * Tensor([1.0, 2.0, 3.0])
+    (first.sum() + x.median() * 8.0 + x.kthvalue(10)[0] * 5.0).backward()
+    want = np.zeros(700, np.float32)
+    order = np.argsort(a)
+    want[order[[699, 698, 697]]] += [1.0, 2.0, 3.0]
+    want[order[[349, 350]]] += 4.0
+    want[order[9]] += 5.0
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), want)
+
+
 def test_topk_of_more_than_there_are() -> None:
     with pytest.raises(ArgumentError, match=r"topk: k is 4, axis 0 of \(3,\) has 3"):
         Tensor([1, 2, 3]).topk(4)
@@ -264,6 +313,23 @@ def test_searchsorted_row_by_row(device: str, rng: np.random.Generator) -> None:
 def test_median(device: str, axis: int | None, shape: tuple[int, int]) -> None:
     a = np.random.default_rng(3).normal(size=shape)
     np.testing.assert_allclose(Tensor(a).median(axis).numpy(), np.median(a, axis), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [600, 601])
+def test_quantiles_of_long_rows(n: int, rng: np.random.Generator) -> None:
+    a = rng.integers(0, 200, (2, n)).astype(np.float64)
+    with Context(POLY_DEV="cpu"):
+        np.testing.assert_array_equal(Tensor(a).median(1).numpy(), np.median(a, 1))
+        for q in ([0.25, 0.9], [0.0, 0.1, 0.2, 0.3, 1.0]):
+            got = Tensor(a).quantile(q, 1).numpy()
+            np.testing.assert_allclose(got, np.quantile(a, q, 1), rtol=1e-12)
+        a[1, 5] = np.nan
+        np.testing.assert_array_equal(np.isnan(Tensor(a).median(1).numpy()), [False, True])
+
+
+def test_the_median_of_a_long_row(device: str, rng: np.random.Generator) -> None:
+    a = rng.integers(0, 200, 514).astype(np.float32)
+    assert Tensor(a).median().item() == np.median(a)
 
 
 def test_median_of_nan_is_nan(device: str) -> None:

@@ -136,9 +136,9 @@ def _values(x: UOp, words: UOp, how: tuple[int, Shape, bool]) -> UOp:
     rows, n = x.shape
     none = x.ne(x)
     before = (x > 0.0) | none if descending else x < 0.0
-    zeros = _total(_by_chunk(before))
-    nans = zeros._with(0) if descending else n - _total(_by_chunk(none))
-    special = _by_chunk(x.eq(0.0) | none)
+    zeros = total(by_chunk(before))
+    nans = zeros._with(0) if descending else n - total(by_chunk(none))
+    special = by_chunk(x.eq(0.0) | none)
     sink = _restore(rows, n, x.dtype, words.dtype, low, descending)
     sources = [(0, x), (1, words), (2, special), (3, zeros), (4, nans)]
     return call(sink, sources, [(5, x.dtype, shape)])[0]
@@ -148,14 +148,14 @@ def _key(word: UOp, low: int, dtype: DType) -> UOp:
     return (word >> low).cast(word_of(key_bits(dtype)))
 
 
-def _by_chunk(condition: UOp) -> UOp:
+def by_chunk(condition: UOp) -> UOp:
     """For how many elements of each chunk of each row it holds."""
     (rows, n), chunks = condition.shape, -(-condition.shape[1] // CHUNK)
     whole = condition.pad([(0, 0, 0), (0, chunks * CHUNK - n, 0)]).reshape((rows, chunks, CHUNK))
     return whole.cast(dtypes.int32).reduce(Ops.ADD, (2,)).contiguous()
 
 
-def _total(counts: UOp) -> UOp:
+def total(counts: UOp) -> UOp:
     return counts.reduce(Ops.ADD, (1,))
 
 

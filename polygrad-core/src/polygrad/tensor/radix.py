@@ -124,11 +124,11 @@ def _pass(words: UOp, shift: int) -> UOp:
 class _Part:
     """A part of a row: its loops, and how many elements it has."""
 
-    def __init__(self, rows: int, n: int) -> None:
+    def __init__(self, rows: int, n: int, dtype: DType) -> None:
         self.loops = Loops()
         self.row = self.loops(0, rows, "grid")
         self.part = self.loops(0, -(-n // PART), "grid")
-        self.shift = UOp.variable("shift", 0, 63)
+        self.shift = UOp.variable("shift", 0, dtype.bits - 1)
         left = UOp.index(n) - self.part * PART
         self.length = left.minimum(PART) if n % PART else UOp.index(PART)
         self.counts = local(dtypes.int32, _DIGITS, 0)
@@ -144,7 +144,7 @@ class _Part:
 def _radix_count(rows: int, n: int, dtype: DType) -> UOp:
     words = Placeholder.param(0, dtype, (rows, n))
     out = Placeholder.param(1, dtypes.int32, (rows, -(-n // PART), _DIGITS))
-    part = _Part(rows, n)
+    part = _Part(rows, n, dtype)
     loops, counts = part.loops, part.counts
     d, i, e = loops(0, _DIGITS), loops(0, part.length), loops(0, _DIGITS)
     zero = counts.after(part.row, part.part)[d].store(0).end(d)
@@ -158,7 +158,7 @@ def _radix_count(rows: int, n: int, dtype: DType) -> UOp:
 def _radix_take(rows: int, n: int, dtype: DType) -> UOp:
     words, out = (Placeholder.param(slot, dtype, (rows, n)) for slot in (0, 2))
     starts = Placeholder.param(1, dtypes.int32, (rows, -(-n // PART), _DIGITS))
-    part = _Part(rows, n)
+    part = _Part(rows, n, dtype)
     d = part.loops(0, _DIGITS)
     own = part.counts.after(part.row, part.part)[d]
     done = own.store(starts[part.row, part.part, d].load()).end(d)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..dtype import dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
@@ -26,15 +26,21 @@ from .base import (
     result,
     tensor_of,
 )
+from .joining import concatenate
 from .kernels import Kernels
-from .keys import keys
-from .ordering import order, ordered
+from .keys import key_bits, keys
+from .network import LONGEST
+from .ordering import order, ordered, picked
 from .random import words
 from .reduce import narrow, wide
 from .search import search
+from .selection import least, places_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
+FEW: Final = 4  # the part of a long row up to which its first elements are not found by a sort
+MOST_RANKS: Final = 4  # that are found one by one in long rows
 
 
 def _rows(u: UOp, axis: int) -> UOp:
@@ -115,11 +121,22 @@ class Sorting(Kernels):
         count = integer("topk", "k", k, 0)
         if count > n:
             raise ArgumentError(f"topk: k is {count}, axis {at} of {self.shape} has {n} elements.")
+        if self.ndim and n > LONGEST and 0 < count <= n // FEW:
+            return self._few(at, count, bool(largest))
         values, places = self.sort(at, descending=largest)
         if not self.ndim:
             return values, places
         cut = [(0, count if a == at else m, 1) for a, m in enumerate(self.shape)]
         return result(values.uop.shrink(cut), values), result(places.uop.shrink(cut), places)
+
+    def _few(self, axis: int, count: int, largest: bool) -> tuple[Tensor, Tensor]:
+        """The first of a long axis in order."""
+        _sortable("topk", self)
+        rows = _rows(self.uop, axis)
+        places = least(keys(rows.detach(), largest), key_bits(rows.dtype), count)
+        both = (_back(u, self.shape, axis) for u in (picked(rows, places), places))
+        values, where = (result(u, self) for u in both)
+        return values, where
 
     def kthvalue(
         self,
@@ -143,13 +160,23 @@ class Sorting(Kernels):
             raise ArgumentError(
                 f"kthvalue: k is {which}, axis {at} of {self.shape} has {n} elements."
             )
-        pair = self.sort(at)
         if not self.ndim:
-            return pair
-        cut = [(which - 1, which, 1) if a == at else (0, m, 1) for a, m in enumerate(self.shape)]
+            return self.sort(at)
+        rows = _rows(self.uop, at)
         shape = [1 if a == at else m for a, m in enumerate(self.shape) if keepdim or a != at]
-        values, places = (result(t.uop.shrink(cut).reshape(shape), t) for t in pair)
-        return values, places
+        places = self._ranked("kthvalue", rows, [which - 1])
+        both = (picked(rows, places), places)
+        value, place = (result(u.reshape(shape), self) for u in both)
+        return value, place
+
+    def _ranked(self, name: str, rows: UOp, ranks: Sequence[int]) -> UOp:
+        """Where the elements of ascending ranks are in each row of a matrix, a column each."""
+        _sortable(name, self)
+        key, bits = keys(rows.detach()), key_bits(rows.dtype)
+        if rows.shape[1] > LONGEST:
+            return places_of(key, bits, ranks)
+        places = order(key, bits)
+        return concatenate([_column(places, r) for r in ranks], 1)
 
     @staticmethod
     def randperm(n: Integer, device: Any = None, dtype: Any = dtypes.int32) -> Tensor:
@@ -272,11 +299,23 @@ class Sorting(Kernels):
         if not count:
             raise ArgumentError(f"{name}: there is nothing along the axis of {self.shape}.")
         rest = (a for a in range(self.ndim) if a not in axes)
-        rows = u.permute((*rest, *axes)).reshape((*kept, count))
-        ordered = wide(result(rows, self).sort(-1)[0].uop)
+        rows = u.permute((*rest, *axes)).reshape((math.prod(kept), count))
+        elements = self._elements(name, rows, _ranks(fractions, count))
         shape = [1 if a in axes else n for a, n in enumerate(u.shape)] if keepdim else kept
-        lines = (_between(ordered, f).reshape(shape) for f in fractions)
+        lines = (_between(elements, count, f).reshape(shape) for f in fractions)
         return [result(narrow(line, u.dtype), self) for line in lines]
+
+    def _elements(self, name: str, rows: UOp, ranks: Sequence[int]) -> dict[int, UOp]:
+        """The elements of ascending ranks in each row of a matrix, as columns."""
+        if rows.shape[1] > LONGEST and len(ranks) <= MOST_RANKS:
+            found = picked(rows, self._ranked(name, rows, ranks))
+            return {rank: _column(wide(found), i) for i, rank in enumerate(ranks)}
+        lined = wide(result(rows, self).sort(1)[0].uop)
+        return {rank: _column(lined, rank) for rank in ranks}
+
+
+def _column(matrix: UOp, i: int) -> UOp:
+    return matrix.shrink([(0, matrix.shape[0], 1), (i, i + 1, 1)])
 
 
 def _run_lengths(number: UOp, count: int) -> UOp:
@@ -287,23 +326,30 @@ def _run_lengths(number: UOp, count: int) -> UOp:
     return ends - ends.shrink([(0, max(count - 1, 0), 1)]).pad([(min(count, 1), 0, 0)])
 
 
-def _between(ordered: UOp, fraction: float) -> UOp:
+def _place(count: int, fraction: float) -> tuple[int, float]:
+    """(the rank at or before a fraction of the way, how far it is to the next)."""
+    place = fraction * (count - 1)
+    low = min(int(place), count - 1)
+    return low, place - low
+
+
+def _ranks(fractions: Sequence[float], count: int) -> list[int]:
+    """What the quantiles of so many elements look at."""
+    places = [_place(count, f) for f in fractions]
+    ranks = {r for low, weight in places for r in (low, low + bool(weight))}
+    return sorted(ranks | {count - 1})
+
+
+def _between(elements: dict[int, UOp], count: int, fraction: float) -> UOp:
     """The element at `fraction` of the way along sorted rows; NaN where the last is. A mean with
     weights: a difference of neighbours may overflow, and that of equal infinities is NaN. Of equal
     numbers it is exactly theirs, and both have their share of its slope."""
-    n = ordered.shape[-1]
-    place = fraction * (n - 1)
-    low = min(int(place), n - 1)
-    weight = place - low
-
-    def element(i: int) -> UOp:
-        return ordered.shrink([*((0, m, 1) for m in ordered.shape[:-1]), (i, i + 1, 1)])
-
-    value = first = element(low)
+    low, weight = _place(count, fraction)
+    value = first = elements[low]
     if weight:
-        after = element(low + 1)
+        after = elements[low + 1]
         equal = first.eq(after) & formulas.isfinite(first)
         mean = first * (1.0 - weight) + after * weight
         value = equal.where(first + (after - first) * weight, mean)
-    last = element(n - 1)
+    last = elements[count - 1]
     return last.ne(last).where(last, value)
