@@ -10,6 +10,9 @@ import pytest
 from polygrad import Context, Tensor, dtypes
 from polygrad.errors import ArgumentError, ShapeError
 from polygrad.schedule import KernelItem, schedule
+from polygrad.tensor.base import result
+from polygrad.tensor.radix import _in_parts, _radix_stream, _radix_take
+from polygrad.uop.kernel import call
 
 LENGTHS = [0, 1, 2, 31, 32, 33, 64, 65, 150]
 FLOATS = [np.float16, np.float32, np.float64]
@@ -88,6 +91,34 @@ def test_values_alone(
 ) -> None:
     a = special(dtype, shape, rng)
     same_bits(Tensor(a).sort()[0].numpy(), np.take_along_axis(a, stable(a), -1))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("kind", [np.uint32, np.uint64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize(("rows", "n"), [(1, 300), (3, 256), (2, 64)])
+def test_rows_in_parts(
+    device: str, rows: int, n: int, kind: Any, streams: bool, rng: np.random.Generator
+) -> None:
+    """What is not in the digits keeps its order, also where words go out line by line."""
+    a = rng.integers(0, [[3 << 10, 1 << 16, 40][:rows]] * n, (n, rows)).T.astype(kind)
+    got = _in_parts(Tensor(a).uop, 6, 10, 100, streams)
+    places = np.argsort((a >> np.array(6, kind)) & np.array(1023, kind), axis=1, kind="stable")
+    np.testing.assert_array_equal(result(got).numpy(), np.take_along_axis(a, places, 1))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_starts_that_lie_store_nothing_outside(
+    device: str, streams: bool, rng: np.random.Generator
+) -> None:
+    """A file may feed kernels of the library with anything."""
+    n = 256
+    take = _radix_stream if streams else _radix_take
+    for low, high in ((-900, -300), (-40, 300), (250, 260), (1 << 30, (1 << 31) - 1)):
+        words = Tensor(rng.integers(0, 1 << 20, (1, n)).astype(np.uint32))
+        starts = Tensor(rng.integers(low, high, (1, 1, 256)).astype(np.int32))
+        sources, taken = [(0, words.uop), (1, starts.uop)], [(2, dtypes.uint32, (1, n))]
+        made = call(take(1, n, n, dtypes.uint32), sources, taken, (("shift", 3),))[0]
+        assert result(made).numpy().shape == (1, n)
 
 
 def launches(*wanted: Tensor) -> list[str]:

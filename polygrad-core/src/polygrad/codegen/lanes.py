@@ -204,7 +204,7 @@ def _apart(stores: Sequence[UOp], loop: UOp, lanes: int) -> bool:
     """May `lanes` steps of these stores run at once?"""
     for s in stores:
         base, offset = s.src[0].src
-        if len(s.src) > 2 or s.arg is not None or not _several(_memory(s)):
+        if len(s.src) > 2 or s.arg not in (None, "nt") or not _several(_memory(s)):
             return False
         if coefficient(offset, loop) != 1 or loop in ranges_of(base) or s.src[1].dtype.itemsize < 4:
             return False

@@ -14,7 +14,7 @@ from typing import Final
 from ..dtype import DType
 from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, UOp
-from .loops import Loops
+from .loops import Loops, words_of
 
 LONGEST: Final = 512  # elements of a row: what the first cache holds of a block's rows
 _BLOCK: Final = 64  # bytes of a column of a block
@@ -30,6 +30,7 @@ def network(words: UOp) -> UOp:
 
 @library
 def _network(rows: int, n: int, dtype: DType) -> UOp:
+    words_of(dtype, 0 < n <= LONGEST)
     source, out = (Placeholder.param(slot, dtype, (rows, n)) for slot in (0, 1))
     columns = _Columns(rows, n, dtype)
     done = columns.exchanged(columns.filled(source))

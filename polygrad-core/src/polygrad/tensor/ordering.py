@@ -21,7 +21,7 @@ from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, Shape, UOp
 from .formulas import function
 from .keys import WORD, elements, key_bits, keys, word_of
-from .loops import Loops
+from .loops import Loops, within, words_of
 from .network import LONGEST, network
 from .radix import radix
 
@@ -163,6 +163,7 @@ def total(counts: UOp) -> UOp:
 def _restore(rows: int, n: int, dtype: DType, word: DType, low: int, descending: bool) -> UOp:
     """The elements of sorted words, then zeros and NaN over them, in the order they stand in x;
     only chunks that have some are looked through."""
+    words_of(word, low < word.bits and dtype.is_float)
     x, out = (Placeholder.param(slot, dtype, (rows, n)) for slot in (0, 5))
     words = Placeholder.param(1, word, (rows, n))
     special = Placeholder.param(2, dtypes.int32, (rows, -(-n // CHUNK)))
@@ -180,10 +181,11 @@ def _restore(rows: int, n: int, dtype: DType, word: DType, low: int, descending:
     wide = element.cast(dtype.arithmetic)
     zero, none = wide.eq(0.0), wide.ne(wide)
     places = [m.after(*begun, chunk, k)[0] for m in next_]
-    at = none.where(places[1].load(), places[0].load()).cast(dtypes.index)
+    at = none.where(places[1].load(), places[0].load())
+    put = out.after(plain, chunk, k)[row, at.cast(dtypes.index)]
     stores = [
         p.store(p.load() + c.cast(dtypes.int32)) for p, c in zip(places, (zero, none), strict=True)
     ]
-    put = out.after(plain, chunk, k)[row, at].store(element, gate=zero | none)
-    done = put.group(*stores).end(chunk, k)
+    kept = put.store(element, gate=(zero | none) & within(at, n))
+    done = kept.group(*stores).end(chunk, k)
     return finished(done.end(row).sink(arg=KernelInfo("restore")))

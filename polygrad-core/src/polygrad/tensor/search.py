@@ -12,7 +12,7 @@ from typing import Final
 from ..dtype import DType, dtypes
 from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, UOp
-from .loops import Loops
+from .loops import Loops, words_of
 
 TOGETHER: Final = 32  # values of a block
 
@@ -30,6 +30,7 @@ def search(table: UOp, values: UOp, right: bool) -> UOp:
 
 @library
 def _search(rows: int, n: int, m: int, dtype: DType, right: bool) -> UOp:
+    words_of(dtype, True)
     table, values = Placeholder.param(0, dtype, (rows, n)), Placeholder.param(1, dtype, (rows, m))
     out = Placeholder.param(2, dtypes.int32, (rows, m))
     loops = Loops()

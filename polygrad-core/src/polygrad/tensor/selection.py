@@ -15,7 +15,7 @@ from ..dtype import DType, dtypes
 from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
 from .joining import concatenate
-from .loops import Loops
+from .loops import Loops, within, words_of
 from .ordering import CHUNK, by_chunk, order, picked, total
 
 PART: Final = 1 << 14  # elements that one block counts
@@ -103,6 +103,7 @@ def _counted(key: UOp, prefix: UOp, shift: int, first: bool) -> UOp:
 
 @library
 def _select_count(rows: int, n: int, dtype: DType, shift: int, first: bool) -> UOp:
+    words_of(dtype, shift < dtype.bits)
     key, prefix = Placeholder.param(0, dtype, (rows, n)), Placeholder.param(1, dtype, (rows,))
     out = Placeholder.param(2, dtypes.int32, (rows, -(-n // PART), _DIGITS))
     loops = Loops()
@@ -143,6 +144,7 @@ class _Chunks:
     """The loops over a row's chunks that have something to be found, and the element there."""
 
     def __init__(self, rows: int, n: int, dtype: DType) -> None:
+        words_of(dtype, True)
         self.key = Placeholder.param(0, dtype, (rows, n))
         self.some = Placeholder.param(1, dtypes.int32, (rows, -(-n // CHUNK)))
         self.wanted = Placeholder.param(2, dtype, (rows,))
@@ -186,11 +188,10 @@ def _collect_least(rows: int, n: int, count: int, dtype: DType) -> UOp:
     places = [chunks.counter(0, 0), chunks.counter(1, chunks.number[chunks.row].load())]
     less, equal = chunks.element < chunks.than, chunks.element.eq(chunks.than)
     at = [p.load() for p in places]
-    fits = equal & (at[1] < count)
-    to = less.where(at[0], at[1]).cast(dtypes.index)
+    to = less.where(at[0], at[1])
+    fits = (less | equal) & within(to, count)
     number = chunks.place.cast(dtypes.int32)
-    put = out[chunks.row, to].store(number, gate=less | fits)
-    counted = [
-        p.store(a + c.cast(dtypes.int32)) for p, a, c in zip(places, at, (less, fits), strict=True)
-    ]
+    put = out[chunks.row, to.cast(dtypes.index)].store(number, gate=fits)
+    steps = zip(places, at, (less, equal), strict=True)
+    counted = [p.store(a + (c & fits).cast(dtypes.int32)) for p, a, c in steps]
     return chunks.finished([put, *counted], "collect_least")
