@@ -111,6 +111,15 @@ def _other_numbers(call: list[Any]) -> None:
     call[0][1][1] += 1
 
 
+def _long_row(call: list[Any]) -> None:
+    """For kernels that have a row on the stack."""
+    call[0] = ["radix_row", [1, 1 << 30, "uint32", 0, 32]]
+
+
+def _no_words(call: list[Any]) -> None:
+    call[0] = ["network", [1, SIZE, 7]]
+
+
 def _output_as_input(call: list[Any]) -> None:
     call[2] = call[2][:1]
     call[3] = 0
@@ -130,7 +139,17 @@ def _another_dtype(call: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [_name, _arguments, _other_numbers, _output_as_input, _no_such_output, _huge, _another_dtype],
+    [
+        _name,
+        _arguments,
+        _other_numbers,
+        _long_row,
+        _no_words,
+        _output_as_input,
+        _no_such_output,
+        _huge,
+        _another_dtype,
+    ],
 )
 def test_a_forged_kernel_is_refused(change: Callable[[list[Any]], None]) -> None:
     with pytest.raises(BundleError):

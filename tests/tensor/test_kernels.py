@@ -366,10 +366,19 @@ def step_by_step(
             memory[target][64 + i] = value * np.float32(0.5)
 
 
+def kept(memory: Any, ident: int) -> tuple[Any, UOp]:
+    """A LOCAL that holds a copy of memory, and the effect that fills it."""
+    place = local(memory.dtype, memory.numel(), ident)
+    i = UOp.range(memory.numel(), 10 + ident)
+    return place, place[i].store(memory[i]).end(i)
+
+
+@pytest.mark.parametrize("where", ["given", "local"])
+@pytest.mark.parametrize("n", [48, 50])
 @pytest.mark.parametrize("seed", range(12))
-def test_any_loop_of_two_stores(device: str, seed: int) -> None:
+def test_any_loop_of_two_stores(device: str, seed: int, n: int, where: str) -> None:
     rng = np.random.default_rng(seed)
-    n, distances = 50, [-40, -16, -9, -1, 0, 0, 1, 7, 8, 33]
+    distances = [-40, -16, -9, -1, 0, 0, 1, 7, 8, 33]
     plan = [
         (target, [(int(rng.integers(2)), int(rng.choice(distances))) for _ in range(2)])
         for target in (0, 1)
@@ -377,12 +386,23 @@ def test_any_loop_of_two_stores(device: str, seed: int) -> None:
 
     def write(a: Any, b: Any) -> UOp:
         i = UOp.range(n, 0)
-        memory = (a, b)
+        places = memory = (a, b)
+        if where == "local":
+            places, filled = zip(*(kept(m, k) for k, m in enumerate(memory)), strict=True)
+            memory = tuple(m.after(*filled, i) for m in places)
         stores = [
             memory[target][i + 64].store((memory[x][i + (64 + d)] + memory[y][i + (64 + e)]) * 0.5)
             for target, ((x, d), (y, e)) in plan
         ]
-        return stores[0].group(stores[1]).end(i).sink(arg=NAMED)
+        done = stores[0].group(stores[1]).end(i)
+        if where == "given":
+            return done.sink(arg=NAMED)
+        loops = [UOp.range(m.numel(), 20 + k) for k, m in enumerate((a, b))]
+        back = [
+            m[j].store(place.after(done)[j]).end(j)
+            for m, place, j in zip((a, b), places, loops, strict=True)
+        ]
+        return back[0].sink(back[1], arg=NAMED)
 
     a, b = rng.normal(size=(2, 180)).astype(np.float32)
     made = Tensor(a).custom_kernel(Tensor(b), fxn=write)

@@ -6,8 +6,8 @@ Two shapes, both of one loop that nothing else stands in:
   halves, then what is left over is;
 * stores along memory whose steps do not touch what steps less than L away touch.
 
-The loop becomes one over whole vectors and one over what is left. Loads of the second follow the
-stores of the first, as they did before.
+The loop becomes one over whole vectors and, unless its length is a multiple, one over what is left.
+Loads of the second follow the stores of the first, as they did before.
 """
 
 from __future__ import annotations
@@ -68,6 +68,18 @@ class _Widening:
         lane = UOp.range(0, lanes, self.number(), "vector")
         return outer, lane, UOp.range(lo + count * lanes, hi, self.number())
 
+    def whole(self, loop: UOp, lanes: int) -> tuple[tuple[UOp, ...], UOp] | None:
+        """(loops in place of one that is vectors and nothing more, the place in it); a single
+        vector needs no loop."""
+        lo, hi = loop.src
+        if lo.op is not Ops.CONST or hi.op is not Ops.CONST or (hi.arg - lo.arg) % lanes:
+            return None
+        lane = UOp.range(0, lanes, self.number(), "vector")
+        if hi.arg - lo.arg == lanes:
+            return (lane,), lo + lane
+        outer = UOp.range(0, (hi.arg - lo.arg) // lanes, self.number())
+        return (outer, lane), lo + outer * lanes + lane
+
     # ---- sums
 
     def reduction(self, node: UOp) -> UOp:
@@ -95,14 +107,24 @@ class _Widening:
     # ---- stores
 
     def stores(self, node: UOp) -> UOp:
-        effects = [s for s in node.src if s.op is not Ops.RANGE]
+        effects = _grouped(node)
         loops = [s for s in node.src if s.op is Ops.RANGE]
         if not loops or any(s.op is not Ops.STORE for s in effects):
             return node
         loop, widest = loops[-1], max(s.src[1].dtype.itemsize for s in effects)
         lanes = self.target.vector_bytes // max(widest, 4)
-        if extent(loop) < 2 * lanes or not _apart(effects, loop, lanes):
+        if extent(loop) < lanes or not _apart(effects, loop, lanes):
             return node
+        even = self.whole(loop, lanes)
+        if even is not None:
+            inner, place = even
+            stores = (_moved(s, {loop: place}) for s in effects)
+            return UOp(Ops.END, dtypes.void, (*stores, *loops[:-1], *inner))
+        return self.uneven(effects, loops, lanes) if extent(loop) >= 2 * lanes else node
+
+    def uneven(self, effects: Sequence[UOp], loops: Sequence[UOp], lanes: int) -> UOp:
+        """Vectors first, then what is left over."""
+        loop = loops[-1]
         outer, lane, rest = self.loops(loop, lanes)
         wide = {loop: loop.src[0] + outer * lanes + lane}
         first = UOp(Ops.END, dtypes.void, (*(_moved(s, wide) for s in effects), outer, lane))
@@ -114,6 +136,19 @@ class _Widening:
                 table[base] = base.after(first)
         second = UOp(Ops.END, dtypes.void, (*(_moved(s, table) for s in effects), rest))
         return UOp(Ops.END, dtypes.void, (first, second, *loops[:-1]))
+
+
+def _grouped(end: UOp) -> list[UOp]:
+    """The effects that an END closes, those of groups one by one."""
+    out: list[UOp] = []
+    waiting = [s for s in reversed(end.src) if s.op is not Ops.RANGE]
+    while waiting:
+        effect = waiting.pop()
+        if effect.op is Ops.END and all(s.op is not Ops.RANGE for s in effect.src):
+            waiting += reversed(effect.src)
+        else:
+            out.append(effect)
+    return out
 
 
 def _at(base: UOp, offset: UOp) -> UOp:
@@ -169,7 +204,7 @@ def _apart(stores: Sequence[UOp], loop: UOp, lanes: int) -> bool:
     """May `lanes` steps of these stores run at once?"""
     for s in stores:
         base, offset = s.src[0].src
-        if len(s.src) > 2 or s.arg is not None or _memory(s).op is not Ops.PARAM:
+        if len(s.src) > 2 or s.arg not in (None, "nt") or not _several(_memory(s)):
             return False
         if coefficient(offset, loop) != 1 or loop in ranges_of(base) or s.src[1].dtype.itemsize < 4:
             return False
@@ -181,6 +216,11 @@ def _apart(stores: Sequence[UOp], loop: UOp, lanes: int) -> bool:
             if not all(_far(access, s, lanes) for s in same):
                 return False
     return True
+
+
+def _several(memory: UOp) -> bool:
+    """Does memory have elements next to each other? A register is one."""
+    return memory.op is Ops.PARAM or bool(memory.arg[0] > 1)
 
 
 def _far(a: UOp, b: UOp, lanes: int) -> bool:

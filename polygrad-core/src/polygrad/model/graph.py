@@ -18,11 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..dtype import TENSOR_DTYPES, DType, canonical, dtypes
 from ..engine.capture import Check
-from ..errors import PolygradError, StateError
+from ..errors import PolygradError, SpecError, StateError
 from ..files.limits import DEFAULT, Limits
 from ..gradient_rules import FUNCTIONS, Function
 from ..uop import spec
@@ -33,6 +33,8 @@ from ..uop.sizes import capacity, mapped, sized, sizes_of, variables_of
 from . import checks, sizes
 
 Leaves = Mapping[str, UOp]
+# what a kernel of the library raises for numbers that it cannot take
+_CANNOT: Final = (SpecError, TypeError, ValueError, LookupError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def _kernel(value: Any, rank: int) -> KernelCall:
         raise _Bad
     try:
         sink = LIBRARY[made[0]](*map(_plain, made[1]))
-    except (TypeError, ValueError, LookupError, ArithmeticError):  # numbers that it cannot take
+    except _CANNOT:  # these numbers
         raise _Bad from None
     written = tuple(_output(o) for o in outputs)
     if _natural(which) >= len(written):

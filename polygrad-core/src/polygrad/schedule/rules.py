@@ -8,7 +8,7 @@ cores: the order of a sum must not depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ..dtype import dtypes
@@ -22,17 +22,44 @@ FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need n
 LONG: Final = 1 << 16  # elements read by the whole reduction
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
+# nodes whose values a kernel of theirs leaves in memory
+_STORED: Final = frozenset({Ops.SCATTER, Ops.COPY, Ops.KERNEL, Ops.CONTIGUOUS})
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
+# Functions with a value that is cheaper to have alone: by name, number of the value -> number of
+# the same value by another way, which is taken where no other value of the call is read. Floors
+# above put theirs in.
+ALONE: Final[dict[str, dict[int, int]]] = {}
 
 
 def prepare(roots: Sequence[UOp]) -> list[UOp]:
     """The same roots with long reductions split; nodes that need no change stay the same."""
     new: dict[UOp, UOp] = {}
-    for node in toposort(roots):
+    order = toposort(roots)
+    read = _read_together(order)
+    for node in order:
         src = tuple([new[s] for s in node.src])
         rule = _RULES.get(node.op)
-        new[node] = over(node, src) if rule is None else rule(node, src)
+        if node.op is Ops.FUNCTION:  # its rule is for gradients
+            new[node] = src[_value(node, read)]
+        else:
+            new[node] = over(node, src) if rule is None else rule(node, src)
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
+
+
+def _read_together(order: Sequence[UOp]) -> dict[tuple[UOp, ...], set[int]]:
+    """Which values of each call of a function are in a graph."""
+    read: dict[tuple[UOp, ...], set[int]] = {}
+    for node in order:
+        if node.op is Ops.FUNCTION:
+            read.setdefault(node.src, set()).add(node.arg[1])
+    return read
+
+
+def _value(call: UOp, read: Mapping[tuple[UOp, ...], set[int]]) -> int:
+    """The number of the value to compute."""
+    name, which = call.arg[:2]
+    alone: int = ALONE.get(name, {}).get(which, which)
+    return alone if len(read[call.src]) == 1 else which
 
 
 def _reading(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -46,9 +73,8 @@ def _kernel(node: UOp, src: tuple[UOp, ...]) -> UOp:
     return over(node, tuple([_memory(s) for s in stored]))
 
 
-def _function(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    which: int = node.arg[1]
-    return src[which]  # its rule is for gradients
+def _detached(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    return src[0] if src[0].op in _STORED else over(node, src)  # one buffer holds it
 
 
 def _reshape(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -58,7 +84,7 @@ def _reshape(node: UOp, src: tuple[UOp, ...]) -> UOp:
 
 
 def _memory(node: UOp) -> UOp:
-    while node.op is Ops.RESHAPE:
+    while node.op in (Ops.RESHAPE, Ops.DETACH):
         node = node.src[0]
     return node
 
@@ -160,11 +186,11 @@ def _resized(x: UOp, axis: int, n: int) -> UOp:
 
 # op -> what becomes of (node, its new sources)
 _RULES: Final[dict[Ops, Callable[[UOp, tuple[UOp, ...]], UOp]]] = {
-    Ops.FUNCTION: _function,
     Ops.GATHER: _reading,
     Ops.SCATTER: _reading,
     Ops.COPY: _reading,
     Ops.KERNEL: _kernel,
+    Ops.DETACH: _detached,
     Ops.RESHAPE: _reshape,
     Ops.REDUCE: lambda node, src: _reduction(over(node, src)),
     Ops.SCAN: lambda node, src: _split_scan(over(node, src)),

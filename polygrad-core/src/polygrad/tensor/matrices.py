@@ -16,11 +16,11 @@ from ..dtype import dtypes
 from ..errors import GradientError
 from ..gradient_rules import FUNCTIONS
 from ..uop.ops import Ops, UOp
-from . import factors, jacobi, merging
+from . import factors, jacobi
 from .formulas import function
 from .linalg import matmul
 from .movement import diagonal, swap
-from .sorting import picked
+from .ordering import argsorted, picked
 
 Rule = Callable[[UOp, UOp], "Sequence[UOp | None]"]
 
@@ -336,7 +336,7 @@ def eigh(a: UOp) -> tuple[UOp, UOp]:
     vectors = vectors / sizes.reshape((*sizes.shape, 1)).expand(vectors.shape)
     values = (matmul(vectors, whole) * vectors).reduce(Ops.ADD, (2,))
     values = values * power.reshape((a.shape[0], 1)).expand(values.shape)
-    order = merging.order(merging.keys(values))
+    order = argsorted(values)
     made = function("eigh", [picked(values, order), turned(rows_of(vectors, order))], a)
     return made[0], made[1]
 
@@ -384,7 +384,7 @@ def _tall(a: UOp, full: bool) -> tuple[UOp, UOp, UOp]:
     _, m, n = a.shape
     w, v = jacobi.columns(turned(a))
     sizes = UOp.alu(Ops.SQRT, (w * w).reduce(Ops.ADD, (2,)))
-    order = merging.order(merging.keys(sizes, descending=True))
+    order = argsorted(sizes, descending=True)
     w, v = rows_of(w, order), rows_of(v, order)
     lined, vectors, taus = factors.householder(w)
     signs = diagonal(lined)

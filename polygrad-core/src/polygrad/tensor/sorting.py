@@ -1,28 +1,36 @@
 """Order: sort, argsort, topk, unique, searchsorted, median, quantile.
 
-A sort computes the permutation alone (`merging.py`) and then gathers, so its gradient is that of a
-gather: each element gets what flowed into its place. NaN counts as the greatest value: it is last
-in ascending order and first in descending, and `median` and `quantile` of it are NaN, as in numpy.
+Rows are put in order by `ordering.py`. NaN counts as the greatest value: it is last in ascending
+order and first in descending, and `median` and `quantile` of it are NaN, as in numpy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..dtype import dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, Shape, UOp
-from . import formulas, merging
+from . import formulas
 from .axes import axes_of, axis_of, either, integer, number
 from .base import Flag, Integer, common_dtype, result, tensor_of
+from .joining import concatenate
 from .kernels import Kernels
+from .keys import key_bits, keys
+from .network import LONGEST
+from .ordering import order, ordered, picked
 from .random import words
 from .reduce import narrow, wide
+from .search import search
+from .selection import least, places_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
+FEW: Final = 4  # the part of a long row up to which its first elements are not found by a sort
+MOST_RANKS: Final = 4  # that are found one by one in long rows
 
 
 def _rows(u: UOp, axis: int) -> UOp:
@@ -43,18 +51,6 @@ def _back(matrix: UOp, shape: Shape, axis: int) -> UOp:
     return u.permute((*range(axis), rank - 1, *range(axis, rank - 1)))
 
 
-def picked(matrix: UOp, places: UOp) -> UOp:
-    """From each row of a matrix the elements at `places` of that row."""
-    rows, n = matrix.shape
-    if rows == 1:
-        return (
-            matrix.reshape((n,)).gather(places.reshape((places.shape[1],)), 0).reshape(places.shape)
-        )
-    wide = dtypes.int64 if rows * n >= 1 << 31 else dtypes.int32
-    first = (UOp.iota(rows, wide) * n).reshape((rows, 1)).expand(places.shape)
-    return matrix.reshape((rows * n,)).gather(places.cast(wide) + first, 0)
-
-
 def _sortable(name: str, t: Any) -> None:
     if max(t.shape, default=0) >= 1 << 31:
         raise ShapeError(f"{name}: an axis of {max(t.shape)} elements is too long; 2**31 - 1 fit.")
@@ -64,11 +60,6 @@ class Sorting(Kernels):
     """What puts elements in order."""
 
     __slots__ = ()
-
-    def _order(self, name: str, axis: int, descending: bool) -> UOp:
-        """The permutation of each row along `axis`, as a matrix."""
-        _sortable(name, self)
-        return merging.order(merging.keys(_rows(self.uop.detach(), axis), descending))
 
     def sort(
         self, dim: Integer = -1, descending: Flag = False, *, axis: Integer | None = None
@@ -84,12 +75,12 @@ class Sorting(Kernels):
         at = axis_of("sort", dim if axis is None else axis, self.ndim)
         if not self.ndim:
             return result(self.uop, self), result(UOp.const(dtypes.int32, 0), self)
-        places = self._order("sort", at, bool(descending))
-        values = picked(_rows(self.uop, at), places)
-        return (
-            result(_back(values, self.shape, at), self),
-            result(_back(places, self.shape, at), self),
-        )
+        _sortable("sort", self)
+        rows = _rows(self.uop, at)
+        lined = self.shape if at == self.ndim - 1 else rows.shape
+        made = ordered(rows, lined, bool(descending))
+        values, places = (u if lined is self.shape else _back(u, self.shape, at) for u in made)
+        return result(values, self), result(places, self)
 
     def argsort(
         self, dim: Integer = -1, descending: Flag = False, *, axis: Integer | None = None
@@ -120,11 +111,22 @@ class Sorting(Kernels):
         count = integer("topk", "k", k, 0)
         if count > n:
             raise ArgumentError(f"topk: k is {count}, axis {at} of {self.shape} has {n} elements.")
+        if self.ndim and n > LONGEST and 0 < count <= n // FEW:
+            return self._few(at, count, bool(largest))
         values, places = self.sort(at, descending=largest)
         if not self.ndim:
             return values, places
         cut = [(0, count if a == at else m, 1) for a, m in enumerate(self.shape)]
         return result(values.uop.shrink(cut), values), result(places.uop.shrink(cut), places)
+
+    def _few(self, axis: int, count: int, largest: bool) -> tuple[Tensor, Tensor]:
+        """The first of a long axis in order."""
+        _sortable("topk", self)
+        rows = _rows(self.uop, axis)
+        places = least(keys(rows.detach(), largest), key_bits(rows.dtype), count)
+        both = (_back(u, self.shape, axis) for u in (picked(rows, places), places))
+        values, where = (result(u, self) for u in both)
+        return values, where
 
     def kthvalue(
         self,
@@ -148,13 +150,23 @@ class Sorting(Kernels):
             raise ArgumentError(
                 f"kthvalue: k is {which}, axis {at} of {self.shape} has {n} elements."
             )
-        pair = self.sort(at)
         if not self.ndim:
-            return pair
-        cut = [(which - 1, which, 1) if a == at else (0, m, 1) for a, m in enumerate(self.shape)]
+            return self.sort(at)
+        rows = _rows(self.uop, at)
         shape = [1 if a == at else m for a, m in enumerate(self.shape) if keepdim or a != at]
-        values, places = (result(t.uop.shrink(cut).reshape(shape), t) for t in pair)
-        return values, places
+        places = self._ranked("kthvalue", rows, [which - 1])
+        both = (picked(rows, places), places)
+        value, place = (result(u.reshape(shape), self) for u in both)
+        return value, place
+
+    def _ranked(self, name: str, rows: UOp, ranks: Sequence[int]) -> UOp:
+        """Where the elements of ascending ranks are in each row of a matrix, a column each."""
+        _sortable(name, self)
+        key, bits = keys(rows.detach()), key_bits(rows.dtype)
+        if rows.shape[1] > LONGEST:
+            return places_of(key, bits, ranks)
+        places = order(key, bits)
+        return concatenate([_column(places, r) for r in ranks], 1)
 
     @staticmethod
     def randperm(n: Integer, device: Any = None, dtype: Any = dtypes.int32) -> Tensor:
@@ -171,8 +183,8 @@ class Sorting(Kernels):
         if not count:
             return made(UOp.const(wanted, 0).broadcast_to((0,)), device, None)
         high, low = (w.cast(dtypes.uint64) for w in words(count, 2))
-        key = merging.keys((high << 32) | low).reshape((1, count))
-        return made(merging.order(key).reshape((count,)).cast(wanted), device, None)
+        key = ((high << 32) | low).reshape((1, count))
+        return made(order(key, 64).reshape((count,)).cast(wanted), device, None)
 
     def searchsorted(self, values: Any, right: Flag = False) -> Tensor:
         """For each value where it belongs in self, whose last axis is sorted: before equal ones, or
@@ -190,9 +202,9 @@ class Sorting(Kernels):
         dtype = common_dtype((self, wanted))
         rows = math.prod(lead)
         n, m = self.shape[-1], wanted.numel() // max(rows, 1)
-        table = merging.keys(self.uop.detach().cast(dtype)).reshape((rows, n))
-        at = merging.keys(wanted.uop.detach().cast(dtype)).reshape((rows, m))
-        found = merging.search(table, at, bool(right)).reshape(wanted.shape)
+        table = keys(self.uop.detach().cast(dtype)).reshape((rows, n))
+        at = keys(wanted.uop.detach().cast(dtype)).reshape((rows, m))
+        found = search(table, at, bool(right)).reshape(wanted.shape)
         return result(found, self, wanted)
 
     def unique(
@@ -207,26 +219,24 @@ class Sorting(Kernels):
         """
         flat = self.reshape(-1).detach()
         n = flat.numel()
-        places = flat._order("unique", 0, False).reshape((n,))
-        values = flat.uop.gather(places, 0)
-        key = merging.keys(values)
+        values, places = flat.sort(0)
+        key = keys(values.uop)
         new = UOp.const(dtypes.bool, False).broadcast_to((min(n, 1),))
         if n > 1:
             new = key.shrink([(1, n, 1)]).ne(key.shrink([(0, n - 1, 1)])).pad([(1, 0, 0)])
         number = result(
             new.cast(dtypes.int32).scan(Ops.ADD, 0) if n else new.cast(dtypes.int32), flat
         )
+        number.realize(values, *([places] if return_inverse else []))
         count = int(number[-1].item()) + 1 if n else 0
         none = UOp.const(flat.dtype, 0).broadcast_to((count,))
-        out = [result(none.scatter(number.uop, values, 0, "set"), flat)]
-        zeros = UOp.const(dtypes.int32, 0)
+        out = [result(none.scatter(number.uop, values.uop, 0, "set"), flat)]
         if return_inverse:
-            inverse = zeros.broadcast_to((n,)).scatter(places, number.uop, 0, "set")
+            whole = UOp.const(dtypes.int32, 0).broadcast_to((n,))
+            inverse = whole.scatter(places.uop, number.uop, 0, "set")
             out.append(result(inverse.reshape(self.shape), flat))
         if return_counts:
-            ones = UOp.const(dtypes.int32, 1).broadcast_to((n,))
-            counts = zeros.broadcast_to((count,)).scatter(number.uop, ones, 0, "add")
-            out.append(result(counts, flat))
+            out.append(result(_run_lengths(number.uop, count), flat))
         return out[0] if len(out) == 1 else tuple(out)
 
     def median(
@@ -279,30 +289,57 @@ class Sorting(Kernels):
         if not count:
             raise ArgumentError(f"{name}: there is nothing along the axis of {self.shape}.")
         rest = (a for a in range(self.ndim) if a not in axes)
-        rows = u.permute((*rest, *axes)).reshape((*kept, count))
-        ordered = wide(result(rows, self).sort(-1)[0].uop)
+        rows = u.permute((*rest, *axes)).reshape((math.prod(kept), count))
+        elements = self._elements(name, rows, _ranks(fractions, count))
         shape = [1 if a in axes else n for a, n in enumerate(u.shape)] if keepdim else kept
-        lines = (_between(ordered, f).reshape(shape) for f in fractions)
+        lines = (_between(elements, count, f).reshape(shape) for f in fractions)
         return [result(narrow(line, u.dtype), self) for line in lines]
 
+    def _elements(self, name: str, rows: UOp, ranks: Sequence[int]) -> dict[int, UOp]:
+        """The elements of ascending ranks in each row of a matrix, as columns."""
+        if rows.shape[1] > LONGEST and len(ranks) <= MOST_RANKS:
+            found = picked(rows, self._ranked(name, rows, ranks))
+            return {rank: _column(wide(found), i) for i, rank in enumerate(ranks)}
+        lined = wide(result(rows, self).sort(1)[0].uop)
+        return {rank: _column(lined, rank) for rank in ranks}
 
-def _between(ordered: UOp, fraction: float) -> UOp:
+
+def _column(matrix: UOp, i: int) -> UOp:
+    return matrix.shrink([(0, matrix.shape[0], 1), (i, i + 1, 1)])
+
+
+def _run_lengths(number: UOp, count: int) -> UOp:
+    """How often each of the numbers 0, 1, … below `count` occurs in an ascending sequence."""
+    n = number.shape[0]
+    none = UOp.const(dtypes.int32, 0).broadcast_to((count,))
+    ends = none.scatter(number, UOp.iota(n, dtypes.int32) + 1, 0, "set")  # after the last of each
+    return ends - ends.shrink([(0, max(count - 1, 0), 1)]).pad([(min(count, 1), 0, 0)])
+
+
+def _place(count: int, fraction: float) -> tuple[int, float]:
+    """(the rank at or before a fraction of the way, how far it is to the next)."""
+    place = fraction * (count - 1)
+    low = min(int(place), count - 1)
+    return low, place - low
+
+
+def _ranks(fractions: Sequence[float], count: int) -> list[int]:
+    """What the quantiles of so many elements look at."""
+    places = [_place(count, f) for f in fractions]
+    ranks = {r for low, weight in places for r in (low, low + bool(weight))}
+    return sorted(ranks | {count - 1})
+
+
+def _between(elements: dict[int, UOp], count: int, fraction: float) -> UOp:
     """The element at `fraction` of the way along sorted rows; NaN where the last is. A mean with
     weights: a difference of neighbours may overflow, and that of equal infinities is NaN. Of equal
     numbers it is exactly theirs, and both have their share of its slope."""
-    n = ordered.shape[-1]
-    place = fraction * (n - 1)
-    low = min(int(place), n - 1)
-    weight = place - low
-
-    def element(i: int) -> UOp:
-        return ordered.shrink([*((0, m, 1) for m in ordered.shape[:-1]), (i, i + 1, 1)])
-
-    value = first = element(low)
+    low, weight = _place(count, fraction)
+    value = first = elements[low]
     if weight:
-        after = element(low + 1)
+        after = elements[low + 1]
         equal = first.eq(after) & formulas.isfinite(first)
         mean = first * (1.0 - weight) + after * weight
         value = equal.where(first + (after - first) * weight, mean)
-    last = element(n - 1)
+    last = elements[count - 1]
     return last.ne(last).where(last, value)
