@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor
-from polygrad.schedule import schedule
+from polygrad.schedule import KernelItem, schedule
+from polygrad.uop.ops import Ops
 
 RNG = np.random.default_rng(11)
 
@@ -38,6 +39,17 @@ def test_packing_is_one_more_kernel_and_only_where_it_pays() -> None:
     assert kernels(256, 256, 256) == 1  # stays near the core
     assert kernels(32, 784, 512) == 1  # too few rows to pay for a copy
     assert kernels(512, 512, 500) == 1  # columns do not fill panels
+
+
+@pytest.mark.parametrize(("columns", "width"), [(512, 32), (400, 16)])
+def test_a_panel_is_as_wide_as_two_long_vectors_where_that_divides(
+    columns: int, width: int
+) -> None:
+    a, b = (Tensor(x).realize() for x in arrays(512, 512, columns))
+    first = schedule([(a @ b).uop], "cpu").items[0]
+    assert isinstance(first, KernelItem)
+    lengths = [n.src[1].arg for n in first.sink.toposort() if n.op is Ops.RANGE]
+    assert sorted(lengths) == sorted([columns // width, 512, width])
 
 
 def test_gradients_go_through_packed_products(device: str) -> None:

@@ -1,12 +1,15 @@
 """Packing: the layout in which a large matrix product reads its second factor.
 
-A register tile walks down a strip of columns that is one cache line wide. In a large row-major
-matrix each step of that walk is another page, and a row length that is a power of two maps all of
-them to a few cache sets. So the factor is copied once into panels, one after another,
-[columns / 16][k][16], which the tile reads as one stream. The copy costs k * n, the product
+A register tile walks down a strip of columns that is one or two cache lines wide. In a large
+row-major matrix each step of that walk is another page, and a row length that is a power of two
+maps all of them to a few cache sets. So the factor is copied once into panels, one after another,
+[columns / 32][k][32], which the tile reads as one stream. The copy costs k * n, the product
 m * k * n: from a few hundred rows on it is 1-3 % (measured on AVX2, one thread: matmul 1024 goes
 from 44 to 94 GFLOP/s, x @ w.T at 512 from 68 to 89, matmul 512 stays at 87; of 8192 rows and 256
-columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0).
+columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0). A panel has the two vectors
+of a tile where vectors are long: with 16 lanes, panels of 16 columns make a tile of one vector,
+which loads as often as it multiplies (AVX-512: 512 to 2048 are 1.18 times as fast with 32). Shorter
+vectors walk down a part of a panel, as fast as down a panel of their own.
 
 A factor that lies along a short k (the keys of attention) is turned, so that vectors run along the
 columns: a dot product of 64 elements spends as long on adding up its lanes as on multiplying
@@ -25,7 +28,7 @@ from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed, most
 from .indexing import flat, through
 
-PANEL: Final = 16  # columns: a cache line of float32
+PANELS: Final = (32, 16)  # columns: two cache lines of float32, or one
 LEAST: Final = 384 * 384  # elements of a factor that does not stay near the core
 MANY_ROWS: Final = 512  # from here on a smaller one is copied too: its rows lie far apart, and
 SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
@@ -54,7 +57,7 @@ def packed(node: UOp) -> UOp:
     if most(m) < ROWS or not is_fixed((n, k)):
         return node
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
-    if size(shape) == m * n * k and n % PANEL == 0 and n * k >= least:
+    if size(shape) == m * n * k and panel(n) and n * k >= least:
         copied = _in_panels(right, found)
     elif k <= SHORT and n >= COLUMNS and _lies_along(right.src[0], found.k):
         copied = _turned(right, found)
@@ -110,7 +113,7 @@ def swapped(u: UOp) -> UOp:
 
 
 def _in_panels(right: UOp, axes: Product) -> UOp:
-    """The factor below EXPAND, stored as [n / 16][k][16] and seen in its old shape."""
+    """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
     factor = right.src[0]
     n, k = factor.shape[axes.n], factor.shape[axes.k]
     turned = axes.k < axes.n
@@ -119,8 +122,14 @@ def _in_panels(right: UOp, axes: Product) -> UOp:
     return (seen.permute((1, 0)) if turned else seen).reshape(factor.shape)
 
 
+def panel(n: int) -> int:
+    """Columns of a panel of `n` columns; 0 where no width divides them."""
+    return next((width for width in PANELS if n % width == 0), 0)
+
+
 def in_panels(x: UOp) -> UOp:
-    """(batch, n, k) stored as [batch][n / 16][k][16] and seen as it was."""
+    """(batch, n, k) stored as [batch][n / panel][k][panel] and seen as it was."""
     batch, n, k = x.shape
-    panels = x.reshape((batch, n // PANEL, PANEL, k)).permute((0, 1, 3, 2)).contiguous()
+    width = panel(n)
+    panels = x.reshape((batch, n // width, width, k)).permute((0, 1, 3, 2)).contiguous()
     return panels.permute((0, 1, 3, 2)).reshape((batch, n, k))

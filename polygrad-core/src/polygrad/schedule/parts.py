@@ -17,7 +17,7 @@ from typing import Final
 
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
-from .packing import PANEL, Product, in_panels, product
+from .packing import Product, in_panels, panel, product
 
 PART: Final = 512  # steps of a part: rows and columns of a tile fit the first cache
 LONG: Final = 4 * PART
@@ -51,7 +51,7 @@ def _along(node: UOp, axes: Product) -> UOp | None:
 
     left, right = (s.src[0] for s in node.src[0].src)
     left, right = cut(left, axes.m, m), cut(right, axes.n, n)
-    if n % PANEL == 0:
+    if panel(n):
         right = in_panels(right)
     whole = (parts, m, n, each)
     wide = left.reshape((parts, m, 1, each)).expand(whole)
