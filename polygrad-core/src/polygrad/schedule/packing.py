@@ -17,6 +17,10 @@ columns: a dot product of 64 elements spends as long on adding up its lanes as o
 
 In the graph this is movement only: the values are the same, in another order of memory. Whatever
 computes the factor is part of the copying kernel.
+
+A factor of 16 bits that is not copied anyway is stored once in the type of the product: a tile
+would convert its elements again for every strip of the other factor, and a conversion costs more
+than the multiply-add that it is for.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ..uop.linear import coefficient
-from ..uop.ops import Ops, UOp, size
-from ..uop.sizes import is_fixed, most
+from ..uop.ops import MOVEMENT, Ops, UOp, size
+from ..uop.sizes import capacity, is_fixed, most
 from .indexing import flat, through
 
 PANELS: Final = (32, 16)  # columns: two cache lines of float32, or one
@@ -36,6 +40,9 @@ ROWS: Final = 128  # rows of the other factor that pay for the copy
 STRIP: Final = 32  # columns of a turned factor that lie together
 SHORT: Final = 128  # steps of a dot product for which turning pays
 COLUMNS: Final = 64  # of a factor that is worth turning
+REUSED: Final = 64  # products of one element that pay for storing it converted
+WORTH: Final = 1 << 16  # products of a sum that pay for one more kernel
+_SAME_SIZE: Final = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 
 
 class Product(NamedTuple):
@@ -65,6 +72,41 @@ def packed(node: UOp) -> UOp:
         return node
     body = UOp.alu(Ops.MUL, left, copied.expand(shape))
     return UOp(Ops.REDUCE, node.dtype, (body,), node.arg)
+
+
+def widened(node: UOp) -> UOp:
+    """A sum of products whose factors are converted once, where each of their elements is used in
+    many products; others as they are."""
+    body = node.src[0]
+    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or capacity(body.shape) < WORTH:
+        return node
+    src = tuple(_converted(s, capacity(body.shape)) for s in body.src)
+    if all(a is b for a, b in zip(src, body.src, strict=True)):
+        return node
+    return UOp(Ops.REDUCE, node.dtype, (UOp.alu(Ops.MUL, *src), *node.src[1:]), node.arg)
+
+
+def _converted(factor: UOp, products: int) -> UOp:
+    """A factor with the conversion of a narrow type stored, in the order in which that lies."""
+    moves: list[UOp] = []
+    cast = _below(factor, MOVEMENT, moves)
+    if cast.op is not Ops.CAST:
+        return factor
+    made = _below(cast.src[0], _SAME_SIZE, moves)
+    if not made.dtype.is_narrow or products < REUSED * capacity(made.shape):
+        return factor
+    made = made.cast(cast.dtype).contiguous()
+    for move in reversed(moves):
+        made = UOp(move.op, made.dtype, (made, *move.src[1:]), move.arg)
+    return made
+
+
+def _below(node: UOp, moving: frozenset[Ops], moves: list[UOp]) -> UOp:
+    """What lies below these movements, which join `moves`."""
+    while node.op in moving:
+        moves.append(node)
+        node = node.src[0]
+    return node
 
 
 def product(node: UOp) -> Product | None:
