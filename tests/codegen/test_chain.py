@@ -53,6 +53,18 @@ def test_a_chain_is_legal_for_every_machine(
     verify_program(compile_kernel(chain_of(*sizes, is_causal=causal), target, "k"), target)
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=["narrow", "wide", "interp"])
+def test_the_chains_of_a_gradient_are_legal_for_every_machine(target: Target) -> None:
+    """Products of which a factor lies in scratch, in vectors along the columns."""
+    q, k, v = (Tensor.empty(2, 128, 8) for _ in range(3))
+    out = q.scaled_dot_product_attention(k, v, is_causal=True)
+    wanted = [out.uop, *(g.uop for g in out.square().sum().gradient(q, k, v))]
+    chains = [i.sink for i in schedule(wanted, "cpu").items if is_chain(i.sink)]
+    assert len(chains) > 1
+    for sink in chains:
+        verify_program(compile_kernel(sink, target, "k"), target)
+
+
 def test_what_stages_leave_fits_the_second_cache() -> None:
     for t in (64, 1000, 4096):
         program = compile_kernel(chain_of(2048, t), NARROW, "k")

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor
-from polygrad.schedule import schedule
+from polygrad.schedule import KernelItem, schedule
+from polygrad.uop.linear import coefficient, ranges_of
+from polygrad.uop.ops import Ops
 
 RNG = np.random.default_rng(11)
 
@@ -38,6 +40,17 @@ def test_packing_is_one_more_kernel_and_only_where_it_pays() -> None:
     assert kernels(256, 256, 256) == 1  # stays near the core
     assert kernels(32, 784, 512) == 1  # too few rows to pay for a copy
     assert kernels(512, 512, 500) == 1  # columns do not fill panels
+
+
+@pytest.mark.parametrize(("columns", "width"), [(512, 32), (400, 16)])
+def test_a_panel_is_as_wide_as_two_long_vectors_where_that_divides(
+    columns: int, width: int
+) -> None:
+    a, b = (Tensor(x).realize() for x in arrays(512, 512, columns))
+    first = schedule([(a @ b).uop], "cpu").items[0]
+    assert isinstance(first, KernelItem)
+    lengths = [n.src[1].arg for n in first.sink.toposort() if n.op is Ops.RANGE]
+    assert sorted(lengths) == sorted([columns // width, 512, width])
 
 
 def test_gradients_go_through_packed_products(device: str) -> None:
@@ -76,3 +89,44 @@ def test_softmax_of_a_product_reads_it_once_from_memory() -> None:
     """Scores, and one kernel for their softmax: the exponentials are not stored."""
     scores = Tensor.empty(4, 64, 32) @ Tensor.empty(4, 32, 64)
     assert len(schedule([scores.softmax(-1).uop], "cpu").items) == 2
+
+
+def kernels_of(out: Tensor) -> list[KernelItem]:
+    return [i for i in schedule([out.uop], "cpu").items if isinstance(i, KernelItem)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_tiles_of_a_product_of_halves_convert_nothing(dtype: str) -> None:
+    a, b = (Tensor.empty(256, 256, dtype=dtype) for _ in range(2))
+    for out in (a @ b, a @ b.T, a.T @ b):
+        *copies, last = kernels_of(out)
+        assert len(copies) == 2
+        loads = [n for n in last.sink.toposort() if n.op is Ops.LOAD]
+        assert {n.dtype.name for n in loads} == {"float32"}
+        steps = [coefficient(n.src[0].src[1], r) for k in copies for n in k.sink.toposort()
+                 if n.op is Ops.LOAD for r in ranges_of(n)]  # fmt: skip
+        assert steps.count(1) == 2, "each in the order in which it lies"
+
+
+def test_a_half_that_is_used_a_few_times_is_converted_where_it_is_used() -> None:
+    x, w = Tensor.empty(1, 512, dtype="bfloat16"), Tensor.empty(512, 512, dtype="bfloat16")
+    *copies, last = kernels_of(x @ w.T)
+    assert len(copies) <= 1  # of x, which every row of w meets
+    assert "bfloat16" in {n.dtype.name for n in last.sink.toposort() if n.op is Ops.LOAD}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("form", ["plain", "right turned", "left turned", "batched"])
+def test_products_of_halves_are_those_of_their_values(dtype: str, form: str, device: str) -> None:
+    a, b = (Tensor(x).cast(dtype) for x in arrays(130, 70, 90))
+    if form == "right turned":
+        b = b.T.contiguous().T
+    elif form == "left turned":
+        a = a.T.contiguous().T
+    elif form == "batched":
+        a, b = a.reshape(2, 65, 70), b.reshape(1, 70, 90)
+    wide = [x.cast("float32").numpy().astype(np.float64) for x in (a, b)]
+    got = a.realize() @ b.realize()
+    want = Tensor((wide[0] @ wide[1]).astype(np.float32)).cast(dtype).cast("float32").numpy()
+    step = 2.0**-7 if dtype == "bfloat16" else 2.0**-10  # a sum between two numbers may be either
+    np.testing.assert_allclose(got.cast("float32").numpy(), want, rtol=step, atol=1e-4)

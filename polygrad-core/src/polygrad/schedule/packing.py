@@ -1,12 +1,15 @@
 """Packing: the layout in which a large matrix product reads its second factor.
 
-A register tile walks down a strip of columns that is one cache line wide. In a large row-major
-matrix each step of that walk is another page, and a row length that is a power of two maps all of
-them to a few cache sets. So the factor is copied once into panels, one after another,
-[columns / 16][k][16], which the tile reads as one stream. The copy costs k * n, the product
+A register tile walks down a strip of columns that is one or two cache lines wide. In a large
+row-major matrix each step of that walk is another page, and a row length that is a power of two
+maps all of them to a few cache sets. So the factor is copied once into panels, one after another,
+[columns / 32][k][32], which the tile reads as one stream. The copy costs k * n, the product
 m * k * n: from a few hundred rows on it is 1-3 % (measured on AVX2, one thread: matmul 1024 goes
 from 44 to 94 GFLOP/s, x @ w.T at 512 from 68 to 89, matmul 512 stays at 87; of 8192 rows and 256
-columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0).
+columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0). A panel has the two vectors
+of a tile where vectors are long: with 16 lanes, panels of 16 columns make a tile of one vector,
+which loads as often as it multiplies (AVX-512: 512 to 2048 are 1.18 times as fast with 32). Shorter
+vectors walk down a part of a panel, as fast as down a panel of their own.
 
 A factor that lies along a short k (the keys of attention) is turned, so that vectors run along the
 columns: a dot product of 64 elements spends as long on adding up its lanes as on multiplying
@@ -14,6 +17,10 @@ columns: a dot product of 64 elements spends as long on adding up its lanes as o
 
 In the graph this is movement only: the values are the same, in another order of memory. Whatever
 computes the factor is part of the copying kernel.
+
+A factor of 16 bits that is not copied anyway is stored once in the type of the product: a tile
+would convert its elements again for every strip of the other factor, and a conversion costs more
+than the multiply-add that it is for.
 """
 
 from __future__ import annotations
@@ -21,11 +28,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ..uop.linear import coefficient
-from ..uop.ops import Ops, UOp, size
-from ..uop.sizes import is_fixed, most
+from ..uop.ops import MOVEMENT, Ops, UOp, size
+from ..uop.sizes import capacity, is_fixed, most
 from .indexing import flat, through
 
-PANEL: Final = 16  # columns: a cache line of float32
+PANELS: Final = (32, 16)  # columns: two cache lines of float32, or one
 LEAST: Final = 384 * 384  # elements of a factor that does not stay near the core
 MANY_ROWS: Final = 512  # from here on a smaller one is copied too: its rows lie far apart, and
 SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
@@ -33,6 +40,9 @@ ROWS: Final = 128  # rows of the other factor that pay for the copy
 STRIP: Final = 32  # columns of a turned factor that lie together
 SHORT: Final = 128  # steps of a dot product for which turning pays
 COLUMNS: Final = 64  # of a factor that is worth turning
+REUSED: Final = 64  # products of one element that pay for storing it converted
+WORTH: Final = 1 << 16  # products of a sum that pay for one more kernel
+_SAME_SIZE: Final = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 
 
 class Product(NamedTuple):
@@ -54,7 +64,7 @@ def packed(node: UOp) -> UOp:
     if most(m) < ROWS or not is_fixed((n, k)):
         return node
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
-    if size(shape) == m * n * k and n % PANEL == 0 and n * k >= least:
+    if size(shape) == m * n * k and panel(n) and n * k >= least:
         copied = _in_panels(right, found)
     elif k <= SHORT and n >= COLUMNS and _lies_along(right.src[0], found.k):
         copied = _turned(right, found)
@@ -62,6 +72,41 @@ def packed(node: UOp) -> UOp:
         return node
     body = UOp.alu(Ops.MUL, left, copied.expand(shape))
     return UOp(Ops.REDUCE, node.dtype, (body,), node.arg)
+
+
+def widened(node: UOp) -> UOp:
+    """A sum of products whose factors are converted once, where each of their elements is used in
+    many products; others as they are."""
+    body = node.src[0]
+    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or capacity(body.shape) < WORTH:
+        return node
+    src = tuple(_converted(s, capacity(body.shape)) for s in body.src)
+    if all(a is b for a, b in zip(src, body.src, strict=True)):
+        return node
+    return UOp(Ops.REDUCE, node.dtype, (UOp.alu(Ops.MUL, *src), *node.src[1:]), node.arg)
+
+
+def _converted(factor: UOp, products: int) -> UOp:
+    """A factor with the conversion of a narrow type stored, in the order in which that lies."""
+    moves: list[UOp] = []
+    cast = _below(factor, MOVEMENT, moves)
+    if cast.op is not Ops.CAST:
+        return factor
+    made = _below(cast.src[0], _SAME_SIZE, moves)
+    if not made.dtype.is_narrow or products < REUSED * capacity(made.shape):
+        return factor
+    made = made.cast(cast.dtype).contiguous()
+    for move in reversed(moves):
+        made = UOp(move.op, made.dtype, (made, *move.src[1:]), move.arg)
+    return made
+
+
+def _below(node: UOp, moving: frozenset[Ops], moves: list[UOp]) -> UOp:
+    """What lies below these movements, which join `moves`."""
+    while node.op in moving:
+        moves.append(node)
+        node = node.src[0]
+    return node
 
 
 def product(node: UOp) -> Product | None:
@@ -110,7 +155,7 @@ def swapped(u: UOp) -> UOp:
 
 
 def _in_panels(right: UOp, axes: Product) -> UOp:
-    """The factor below EXPAND, stored as [n / 16][k][16] and seen in its old shape."""
+    """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
     factor = right.src[0]
     n, k = factor.shape[axes.n], factor.shape[axes.k]
     turned = axes.k < axes.n
@@ -119,8 +164,14 @@ def _in_panels(right: UOp, axes: Product) -> UOp:
     return (seen.permute((1, 0)) if turned else seen).reshape(factor.shape)
 
 
+def panel(n: int) -> int:
+    """Columns of a panel of `n` columns; 0 where no width divides them."""
+    return next((width for width in PANELS if n % width == 0), 0)
+
+
 def in_panels(x: UOp) -> UOp:
-    """(batch, n, k) stored as [batch][n / 16][k][16] and seen as it was."""
+    """(batch, n, k) stored as [batch][n / panel][k][panel] and seen as it was."""
     batch, n, k = x.shape
-    panels = x.reshape((batch, n // PANEL, PANEL, k)).permute((0, 1, 3, 2)).contiguous()
+    width = panel(n)
+    panels = x.reshape((batch, n // width, width, k)).permute((0, 1, 3, 2)).contiguous()
     return panels.permute((0, 1, 3, 2)).reshape((batch, n, k))

@@ -17,7 +17,7 @@ from typing import Final
 
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
-from .packing import PANEL, Product, in_panels, product
+from .packing import Product, in_panels, panel, product, widened
 
 PART: Final = 512  # steps of a part: rows and columns of a tile fit the first cache
 LONG: Final = 4 * PART
@@ -51,12 +51,12 @@ def _along(node: UOp, axes: Product) -> UOp | None:
 
     left, right = (s.src[0] for s in node.src[0].src)
     left, right = cut(left, axes.m, m), cut(right, axes.n, n)
-    if n % PANEL == 0:
+    if panel(n):
         right = in_panels(right)
     whole = (parts, m, n, each)
     wide = left.reshape((parts, m, 1, each)).expand(whole)
     body = UOp.alu(Ops.MUL, wide, right.reshape((parts, 1, n, each)).expand(whole))
-    inner = UOp(Ops.REDUCE, node.dtype, (body,), (Ops.ADD, (3,)))
+    inner = widened(UOp(Ops.REDUCE, node.dtype, (body,), (Ops.ADD, (3,))))
     return inner.contiguous().reduce(Ops.ADD, (0,)).reshape(node.shape)
 
 
@@ -70,6 +70,6 @@ def _by_axis(node: UOp) -> UOp | None:
     read = sum(size(s.base.shape) for s in body.src)
     if 2 * body.shape[first] * size(node.shape) > read:
         return None
-    inner = body.reduce(Ops.ADD, [a for a in axes if a != first])
+    inner = widened(body.reduce(Ops.ADD, [a for a in axes if a != first]))
     at = first - sum(a < first for a in axes)
     return inner.contiguous().reduce(Ops.ADD, (at,))

@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
-from .packing import packed
+from .packing import packed, widened
 from .parts import in_parts
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
@@ -147,7 +147,7 @@ def _reduction(node: UOp) -> UOp:
     if split is not node:
         return split
     parts = in_parts(node)
-    return packed(node) if parts is None else parts
+    return widened(packed(node)) if parts is None else parts
 
 
 def _split_scan(node: UOp) -> UOp:

@@ -221,8 +221,8 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
 
 
 def _bytes_along(kernel: Kernel, loop: UOp) -> int:
-    """Bytes of what is read in vectors along a range, those of every batch."""
-    read = [a for a in loads(kernel.stores) if step(a, loop)]
+    """Bytes of what is read in vectors along a range, those of every batch; scratch is near."""
+    read = [a for a in loads(kernel.stores) if step(a, loop) and a.src[0].src[0].op is Ops.PARAM]
     return max((min(_steps(a), a.src[0].src[0].arg[1]) * a.dtype.itemsize for a in read), default=0)
 
 
