@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -18,13 +20,15 @@ from polygrad.contract import CopyStep, Launch, LinearProgram, Plan, PlanBuffer,
 from polygrad.dtype import dtypes
 from polygrad.errors import ArgumentError
 from polygrad.uop.ops import Ops
+from polygrad_backend_cpu.executor_text import POOL, WALK_BYTES
+from polygrad_backend_cpu.pool import Pool, pool
 from polygrad_backend_cpu.tables import Block, Step, phases
 
 F32, I64 = dtypes.float32, dtypes.int64
 BIG = 10**9  # flops: enough that the step is split
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 7])
+@pytest.fixture(scope="module", params=[1, 2, 3, 4, 8])
 def many(request: pytest.FixtureRequest, runner: Any) -> Iterator[Any]:
     """A device of that many threads, whatever the machine has."""
     made = runner(request.param)
@@ -136,7 +140,7 @@ def test_results_do_not_depend_on_threads(many: Any, build: Any) -> None:
 
 def test_each_thread_has_its_own_scratch(many: Any, build: Any) -> None:
     b = build()
-    n, length = 64, 50
+    n, length = 4000, 500  # long enough for all threads to come
     y = b.param(I64, n, "w")
     (i,) = b.block(n)
     zero, size = b.const(0), b.const(length)
@@ -219,6 +223,27 @@ def test_variables_change_between_calls(three: Any, build: Any, flops: int) -> N
         np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
 
 
+def test_the_number_of_tiles_changes_from_run_to_run(many: Any, build: Any) -> None:
+    """A worker that is late by a run meets other counts than those it came for."""
+    rng = np.random.default_rng(3)
+    b = build()
+    x, y = b.param(F32, 4096, "r"), b.param(F32, 4096, "rw")
+    n = b.variable("n", I64, 0, 4096)
+    (i,) = b.block(("n",))
+    b.store(y, i, b.add(b.load(x, i), b.cast(n, F32)))
+    program = b.program("add", flops=BIG)
+    steps = tuple(Launch("add", (j % 2, 1 - j % 2), (("n",),), (("n",),)) for j in range(6))
+    plan = Plan(external(4096, 2), steps, {"add": program}, edges=tuple(pairwise(range(6))),
+                variables=program.variables)  # fmt: skip
+    run = many.device.prepare(plan, many.load(program), None)
+    expected = np.zeros(4096, np.float32)
+    handles = [many.put(expected), many.put(expected)]
+    for n in (0, 1, *rng.integers(0, 4097, 60).tolist()):
+        run(handles, (n,))
+        expected[:n] += 6 * n  # exact: the sums stay below 2**24
+    np.testing.assert_array_equal(many.get(handles[0], expected), expected)
+
+
 def test_a_variable_out_of_its_bounds_is_an_error(three: Any, build: Any) -> None:
     program = scaled(build(), 0)
     step = Launch("scaled", (0, 1), (("n",), ("s",)), (("n",),))
@@ -269,18 +294,72 @@ def test_two_python_threads_run_two_plans_at_once(three: Any, build: Any) -> Non
     assert not failures, failures[0]
 
 
-def test_plans_may_be_dropped_while_workers_are_busy(three: Any, build: Any) -> None:
-    n = 50
-    program = shift(build(), "shift", n, BIG)
-    loaded = three.load(program)
-    step = (Launch("shift", (0, 1), (), program.grid),)
-    data = np.zeros(n, np.float32)
-    handles = [three.put(data), three.put(data)]
+def test_plans_may_be_dropped_while_workers_are_busy(three: Any) -> None:
+    """A copy is long enough for the workers to come; some are late, and its plan is dropped."""
+    data = np.random.default_rng(2).integers(0, 256, 500_000).astype(np.uint8)
+    buffers = tuple(PlanBuffer("external", data.nbytes, i) for i in range(2))
+    plan = Plan(buffers, (CopyStep(1, 0, data.nbytes),), {})
+    handles = [three.put(data), three.put(np.zeros_like(data))]
     for _ in range(200):
-        run = three.device.prepare(Plan(external(n, 2), step, {"shift": program}), loaded, None)
+        run = three.device.prepare(plan, {}, None)
         run(handles)
         del run
-    assert three.get(handles[1], data)[0] == 1
+    np.testing.assert_array_equal(three.get(handles[1], data), data)
+
+
+def test_plans_are_dropped_while_more_workers_start(runner: Any) -> None:
+    """One thread drops a plan after each run; another starts workers for its own and ends them."""
+    data = np.random.default_rng(4).integers(0, 256, 500_000).astype(np.uint8)
+    buffers = tuple(PlanBuffer("external", data.nbytes, i) for i in range(2))
+    plan = Plan(buffers, (CopyStep(1, 0, data.nbytes),), {})
+    few, lots = runner(2), runner(8)
+    ended = threading.Event()
+
+    def drop() -> None:
+        handles = [few.put(data), few.put(data)]
+        while not ended.is_set():
+            few.device.prepare(plan, {}, None)(handles)
+
+    dropping = threading.Thread(target=drop)
+    dropping.start()
+    handles = [lots.put(data), lots.put(np.zeros_like(data))]
+    run = lots.device.prepare(plan, {}, None)
+    for _ in range(40):
+        run(handles)
+        lots.device.close()
+    ended.set()
+    dropping.join()
+    few.device.close()
+    np.testing.assert_array_equal(lots.get(handles[1], data), data)
+
+
+def test_a_plan_is_kept_while_a_worker_looks_at_it() -> None:
+    """Also a worker that has started since, of which the Pool's own list need not know yet."""
+    made, plan = Pool(), 64
+    word = ctypes.c_uint64.from_address
+    word(made._address + POOL["workers"]).value = 2
+    walks = word(made._address + POOL["walks"] + 2 * WALK_BYTES)
+    walks.value = plan
+    retiring = threading.Thread(target=made.retire, args=(plan,))
+    retiring.start()
+    retiring.join(0.1)
+    assert retiring.is_alive()
+    walks.value = 0
+    retiring.join(10)
+    assert not retiring.is_alive()
+
+
+def test_a_run_wakes_workers_that_sleep(many: Any) -> None:
+    data = np.random.default_rng(6).integers(0, 256, 1_000_003).astype(np.uint8)
+    buffers = tuple(PlanBuffer("external", data.nbytes, i) for i in range(2))
+    run = many.device.prepare(Plan(buffers, (CopyStep(1, 0, data.nbytes),), {}), {}, None)
+    asleep = ctypes.c_uint32.from_address(pool()._address + POOL["sleepers"])
+    for _ in range(20):
+        handles = [many.put(data), many.put(np.zeros_like(data))]
+        run(handles)
+        np.testing.assert_array_equal(many.get(handles[1], data), data)
+        while asleep.value < len(pool()._threads):
+            time.sleep(0)
 
 
 def test_workers_end_and_start_again(three: Any, build: Any) -> None:

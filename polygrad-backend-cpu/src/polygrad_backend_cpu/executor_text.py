@@ -6,7 +6,8 @@ Memory it walks (built by `tables.py`; a bar marks the next cache line, offsets 
     Phase  its items; how many tickets they have; whether others wait for its end | tickets done
     Item   its steps; how many (0: one step, split into tiles); its tickets | next ticket
     Step   function, params, variables, extent (tiles, tiles per ticket)
-    Pool   signal | sleepers | plan, epoch, stop | what each worker walks, to free plans safely
+    Pool   signal | sleepers | plan, epoch, stop, how many workers there ever were
+           | what each worker walks, to free plans safely
 
 A phase is a set of items that share no data, so a barrier stands only between phases. A ticket is
 one piece of an item: a range of tiles, or the whole of a row of small steps that one thread runs
@@ -36,7 +37,8 @@ ITEM = {"steps": 0, "step_count": 8, "tickets": 16, "next": 64}
 ITEM_BYTES = 128
 STEP = {"function": 0, "params": 8, "variables": 16, "extent": 24}
 STEP_BYTES = 32
-POOL = {"signal": 0, "sleepers": 64, "plan": 128, "epoch": 136, "stop": 144, "walks": 192}
+POOL = {"signal": 0, "sleepers": 64, "plan": 128, "epoch": 136, "stop": 144, "workers": 152,
+        "walks": 192}  # fmt: skip
 WALK_BYTES = 64
 EPOCH_BITS = 0x7FFFFFFF
 SPINS = 1000
@@ -285,10 +287,10 @@ tiles:
 row:
   call void @row(ptr %step, i64 %row.count, ptr %scratch)
   br label %finished
-finished:
+finished: ; no run ends, and no total changes, before its last ticket is done: read it before that
+  %total = load i64, ptr %total.p
   %before = atomicrmw add ptr %done.p, i64 1 acq_rel
   %now = add i64 %before, 1
-  %total = load i64, ptr %total.p
   %last = icmp eq i64 %now, %total
   br i1 %last, label %end, label %take
 end:
@@ -301,10 +303,10 @@ tell:
 item.done:
   %j.next = add i64 %j, 1
   br label %item.test
-check:
+check: ; a thread that is late may read another run's numbers: it finds no tickets, or leaves
   %seen = load atomic i32, ptr %pool acquire, align 4
   %done.now = load atomic i64, ptr %done.p acquire, align 8
-  %total.now = load i64, ptr %total.p
+  %total.now = load atomic i64, ptr %total.p monotonic, align 8
   %complete = icmp eq i64 %done.now, %total.now
   br i1 %complete, label %phase.done, label %check.epoch
 check.epoch:
@@ -380,7 +382,7 @@ item.done:
   %j.next = add i64 %j, 1
   br label %item.test
 phase.done:
-  store i64 %sum, ptr %total.p
+  store atomic i64 %sum, ptr %total.p monotonic, align 8
   store atomic i64 0, ptr %done.p release, align 8
   %i.next = add i64 %i, 1
   br label %phase.test
@@ -409,6 +411,8 @@ entry:
   %plan.p = getelementptr i8, ptr %pool, i64 {pool.plan}
   %epoch.p = getelementptr i8, ptr %pool, i64 {pool.epoch}
   %stop.p = getelementptr i8, ptr %pool, i64 {pool.stop}
+  %workers.p = getelementptr i8, ptr %pool, i64 {pool.workers}
+  %most = atomicrmw max ptr %workers.p, i64 %thread seq_cst
   %slot.at = mul i64 %thread, {pool.walk_bytes}
   %slot.off = add i64 %slot.at, {pool.walks}
   %slot = getelementptr i8, ptr %pool, i64 %slot.off
@@ -450,11 +454,14 @@ out:
   ret void
 }}
 
-; return once no worker looks at `plan`, which nobody runs any more
-define void @retire(ptr %pool, ptr %plan, i64 %workers) nounwind {{
+; Return once no worker looks at `plan`, which nobody runs any more. The workers are counted after
+; `plan` is taken away: one that starts later finds it gone.
+define void @retire(ptr %pool, ptr %plan) nounwind {{
 entry:
   %plan.p = getelementptr i8, ptr %pool, i64 {pool.plan}
+  %workers.p = getelementptr i8, ptr %pool, i64 {pool.workers}
   %swap = cmpxchg ptr %plan.p, ptr %plan, ptr null seq_cst seq_cst
+  %workers = load atomic i64, ptr %workers.p seq_cst, align 8
   call void @notify(ptr %pool, i1 true)
   br label %test
 test:

@@ -32,7 +32,7 @@ class Pool:
         self.run_alone = ctypes.CFUNCTYPE(None, pointer)(at["run_alone"])
         self._share = ctypes.CFUNCTYPE(None, pointer, pointer, number)(at["run_shared"])
         self._work = ctypes.CFUNCTYPE(None, pointer, number)(at["work"])
-        self._retire = ctypes.CFUNCTYPE(None, pointer, pointer, number)(at["retire"])
+        self._retire = ctypes.CFUNCTYPE(None, pointer, pointer)(at["retire"])
         self._stop = ctypes.CFUNCTYPE(None, pointer, number)(at["stop"])
         size = layout.POOL["walks"] + layout.WALK_BYTES * MAX_THREADS + ALIGN
         self._memory = ctypes.create_string_buffer(size)
@@ -65,7 +65,7 @@ class Pool:
     def retire(self, plan: int) -> None:
         """Return when no worker looks at the tables at `plan`, which nobody runs any more."""
         if not self._forked():
-            self._retire(self._address, plan, len(self._threads))
+            self._retire(self._address, plan)
 
     def stop(self) -> None:
         """End the workers; a later run starts new ones."""
