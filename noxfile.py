@@ -94,6 +94,13 @@ _GENERATED = ("tests/cpu", "tests/codegen", "tests/numerics", "tests/tensor", "t
 
 
 @nox.session
+def tsan(session: nox.Session) -> None:
+    """The executor under ThreadSanitizer, which must be clean; needs clang, gcc and its libtsan."""
+    install(session, *EVERY, extra=groups("test"))
+    session.run("pytest", "tests/sanitize", "-q", *session.posargs)
+
+
+@nox.session
 def peers(session: nox.Session) -> None:
     """Comparisons with other tensor libraries, each pinned to one exact version."""
     install(session, *EVERY, extra=groups("test", "peers"))
