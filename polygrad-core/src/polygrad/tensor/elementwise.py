@@ -103,7 +103,7 @@ _FLOAT_POWERS: dict[float, Callable[[UOp], UOp]] = {  # x ** 0.0 stays an op: it
     0.5: formulas.sqrt,
     -0.5: lambda x: formulas.recip(formulas.sqrt(x)),
     -1: formulas.recip,
-    -2: lambda x: formulas.recip(x * x),
+    -2: formulas.inverse_square,
 }
 
 
