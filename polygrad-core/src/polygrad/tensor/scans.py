@@ -17,6 +17,7 @@ from ..dtype import sum_dtype, to_dtype
 from ..uop.ops import Ops, UOp
 from . import formulas
 from .base import Integer, axis_of, either, result
+from .elementwise import of_many
 from .recurrence import along, backward, earlier, put_rule, recurrence
 from .reduce import narrow, wide
 from .special import Special
@@ -96,7 +97,8 @@ class Scans(Special):
 
     def _running(self, name: str, op: Ops, axis: Integer | None, dtype: Any) -> Tensor:
         along = axis_of(name, 0 if axis is None else axis, self.ndim)
-        return result(running(self.uop.cast(to_dtype(dtype)), along, op), self)
+        u = self.uop.cast(to_dtype(dtype))
+        return result(running(u, along, of_many(op, u.dtype)), self)
 
     def cumsum(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None
