@@ -67,6 +67,68 @@ def test_attributes_along_a_path(device: str) -> None:
     assert f.stats()["captures"] == 2
 
 
+OPTIONS: dict[str, Any] = {}
+
+
+def test_items_along_a_path(device: str) -> None:
+    OPTIONS.update({"width": 3.0, "layers": [{"k": 2.0}, {"k": 5.0}], "unused": 0})
+    f = jit(lambda x: x * OPTIONS["width"] + OPTIONS["layers"][-1]["k"])
+    x = Tensor([1.0])
+    assert f(x).item() == 8.0
+    OPTIONS["unused"] += 1
+    OPTIONS["layers"][0]["k"] = 7.0
+    assert f(x).item() == 8.0
+    OPTIONS["width"] = 10.0
+    assert f(x).item() == 15.0
+    OPTIONS["layers"][1] = {"k": -1.0}
+    assert f(x).item() == 9.0
+    assert f.stats()["captures"] == 3
+    OPTIONS["layers"].append({"k": 100.0})
+    assert f(x).item() == 110.0
+
+
+def test_items_of_its_object_and_of_a_closure(device: str) -> None:
+    class Net:
+        def __init__(self) -> None:
+            self.weights = [Tensor([2.0]), Tensor([3.0])]
+
+        @jit
+        def __call__(self, x: Tensor) -> Tensor:
+            return x * self.weights[0] + self.weights[1]
+
+    net, held, x = Net(), (Tensor([1.0]), 4.0), Tensor([1.0])
+    g = jit(lambda x: x * held[1] + held[0])
+    assert (net(x).item(), g(x).item()) == (5.0, 5.0)
+    net.weights[1] = Tensor([10.0])
+    held = (held[0], 5.0)
+    assert (net(x).item(), g(x).item()) == (12.0, 6.0)
+
+
+def test_an_item_that_the_function_itself_assigns_is_its_own_business(device: str) -> None:
+    state: dict[str, Any] = {"calls": 0, "last": 0}
+
+    @jit
+    def f(x: Tensor, key: str) -> Tensor:
+        state["calls"] = state["calls"] + 1
+        state[key] = state["last"]
+        return x * 2
+
+    for _ in range(3):
+        assert f(Tensor([1.0]), "seen").item() == 2.0
+    assert f.stats()["captures"] == 1
+
+
+def test_a_constant_beside_a_name_is_no_index(device: str) -> None:
+    texts = {"upper": 1.0, 0: 2.0}
+    f = jit(lambda x: x * sum(map(float, (texts[0], len("ab".upper())))))
+    assert f(Tensor([1.0])).item() == 4.0
+    texts["upper"] = 5.0
+    assert f(Tensor([1.0])).item() == 4.0
+    assert f.stats()["captures"] == 1
+    texts[0] = 3.0
+    assert f(Tensor([1.0])).item() == 5.0
+
+
 class Scaled:
     def __init__(self) -> None:
         self.rate, self.weight, self.seen, self.calls = 2.0, Tensor([1.0, 1.0]), None, 0

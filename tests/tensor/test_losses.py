@@ -101,6 +101,15 @@ def test_binary_cross_entropies(device: str, reduction: str, rng: Rng) -> None:
     close(Tensor(p).binary_crossentropy(Tensor(t), reduction), reduced(loss, reduction))
 
 
+def test_a_sure_prediction_that_is_right_has_no_slope_and_a_wrong_one_a_number(device: str) -> None:
+    p = Tensor([0.0, 1.0, 0.0, 1.0, 0.5])
+    (g,) = p.binary_crossentropy(Tensor([0.0, 1.0, 1.0, 0.0, 1.0]), "sum").gradient(p)
+    np.testing.assert_allclose(g.numpy(), [0, 0, -1e12, 1e12, -2], rtol=1e-6)
+    scores = Tensor([20.0, 200.0, -200.0])  # their sigmoids are 1, 1 and 0 in float32
+    (g,) = scores.sigmoid().binary_crossentropy(Tensor([1.0, 1.0, 0.0]), "sum").gradient(scores)
+    assert g.tolist() == [0.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_distances(device: str, reduction: str, rng: Rng) -> None:
     a, b = rng.standard_normal((2, 3, 4)).astype(np.float32)

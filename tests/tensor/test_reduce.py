@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from polygrad import Tensor
-from polygrad.errors import ArgumentError, ShapeError
+from polygrad.errors import ArgumentError, DTypeError, ShapeError
 
 Rng = np.random.Generator
 AXES = [None, 0, 1, -1, (0, 2), (0, 1, 2)]
@@ -80,6 +80,26 @@ def test_sums_and_products_of_integers_have_64_bits(device: str, dtype: str, wan
     assert x.sum(1).tolist() == [2, 3] and x.prod(1).tolist() == [0, 1]
     numpys = np.zeros(1, dtype).sum().dtype.name
     assert numpys == wanted or os.name == "nt"
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_sums_and_products_as_bools_are_or_and_and(device: str, rows: int) -> None:
+    a = np.array([[2, 0, -1], [0, 0, 1], [-2, 0, 4]][:rows], np.int32).reshape(rows, 3)
+    for name in ("sum", "prod", "cumsum", "cumprod"):
+        got = getattr(Tensor(a), name)(axis=0, dtype="bool").numpy()
+        wanted = getattr(np, name)(a, axis=0, dtype=bool)
+        assert got.dtype == wanted.dtype and got.tolist() == wanted.tolist()
+    x, b = Tensor(a), a.astype(bool)
+    assert x.matmul(x.T, dtype="bool").tolist() == (b @ b.T).tolist()
+    assert Tensor.einsum("ij,kj->ik", x, x, dtype="bool").tolist() == (b @ b.T).tolist()
+
+
+def test_a_mean_in_another_dtype(device: str) -> None:
+    a = np.array([[1, 2], [3, 4]], np.int32)
+    got = Tensor(a).mean(0, dtype="float64").numpy()
+    assert got.dtype == np.float64 and got.tolist() == a.mean(0).tolist()
+    with pytest.raises(DTypeError, match="mean: dtype is a float, not int32"):
+        Tensor(a).mean(dtype="int32")
 
 
 def test_sums_of_integers_do_not_wrap_at_32_bits(device: str) -> None:

@@ -173,7 +173,7 @@ class Activation(Reduce):
         >>> Tensor([-1.0, 3.0]).softsign().tolist()
         [-0.5, 0.75]
         """
-        return self._formula(lambda x: x / (formulas.copysign_of(x, x) + 1.0))
+        return self._formula(formulas.softsign)
 
     def tanhshrink(self) -> Tensor:
         """self - tanh(self). Floats keep their dtype, integers become float32.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes
 from ..errors import ArgumentError, DTypeError, no_such
 from ..uop.ops import Ops, UOp
 from . import formulas, quotients
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
 # What an op of two bools is: numpy's logic.
 _ON_BOOL = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAXIMUM: Ops.OR, Ops.MINIMUM: Ops.AND}
+_OF_BOOLS = {Ops.ADD: Ops.MAXIMUM, Ops.MUL: Ops.MINIMUM}  # and what one of many is
+
+
+def of_many(op: Ops, dtype: DType) -> Ops:
+    """The op that reduces many of `dtype`, where `op` reduces many numbers."""
+    return _OF_BOOLS.get(op, op) if dtype.kind == "bool" else op
 
 
 def binary(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
@@ -103,7 +109,7 @@ _FLOAT_POWERS: dict[float, Callable[[UOp], UOp]] = {  # x ** 0.0 stays an op: it
     0.5: formulas.sqrt,
     -0.5: lambda x: formulas.recip(formulas.sqrt(x)),
     -1: formulas.recip,
-    -2: lambda x: formulas.recip(x * x),
+    -2: formulas.inverse_square,
 }
 
 

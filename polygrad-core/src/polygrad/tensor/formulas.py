@@ -85,6 +85,12 @@ def copysign(x: UOp, y: UOp) -> UOp:
 # ---- products
 
 
+def inverse_square(x: UOp) -> UOp:
+    """x ** -2. Its slope is made of the value: by that of x * x it would be 0 * inf at 0, and inf
+    where the value squared overflows."""
+    return sloped("inverse_square", recip(x * x), x)
+
+
 def product_error(x: UOp, y: UOp, product: UOp) -> UOp:
     """x * y - product exactly, by halves of the digits (Dekker 1971, "A floating-point technique
     for extending the available precision", section 5)."""
@@ -227,6 +233,11 @@ def gelu_erf(x: UOp) -> UOp:
     return x * 0.5 * (UOp.alu(Ops.ERF, x * math.sqrt(0.5)) + 1.0)
 
 
+def softsign(x: UOp) -> UOp:
+    """x / (1 + |x|). The slopes of numerator and denominator would cancel far from 0."""
+    return sloped("softsign", x / (copysign_of(x, x) + 1.0), x)
+
+
 def exponential_below(x: UOp, alpha: float, scale: float = 1.0) -> UOp:
     """x above 0, alpha (exp(x / scale) - 1) below: elu, celu, selu."""
     below = x <= 0
@@ -306,8 +317,23 @@ def _on_circle(x: UOp) -> UOp:
     return recip(sqrt((1.0 - x) * (x + 1.0)))
 
 
+def _beside_one(x: UOp) -> UOp:
+    """1 / sqrt(1 + x^2), also where x^2 overflows."""
+    size = copysign_of(x, x)
+    large = size > 1e9
+    near = large.where(x._with(0.0), x)
+    return recip(large.where(size, sqrt(near * near + 1.0)))
+
+
+def _softsign_slope(x: UOp, value: UOp) -> UOp:
+    share = recip(copysign_of(x, x) + 1.0)
+    return share * share
+
+
 FUNCTIONS.update(  # from x and the value
-    asinh=by_slope(lambda x, _: recip(sqrt(x * x + 1.0))),
+    inverse_square=by_slope(lambda x, value: value * (-2.0 / x)),
+    softsign=by_slope(_softsign_slope),
+    asinh=by_slope(lambda x, _: _beside_one(x)),
     acosh=by_slope(lambda x, _: recip(sqrt(x - 1.0) * sqrt(x + 1.0))),
     atanh=by_slope(lambda x, _: recip((1.0 - x) * (x + 1.0))),
     atan=by_slope(lambda x, _: recip(x * x + 1.0)),

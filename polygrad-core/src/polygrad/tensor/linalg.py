@@ -33,6 +33,11 @@ def product_dtypes(dtype: DType) -> tuple[DType, DType]:
     return (dtypes.uint32, dtypes.uint32) if dtype.is_unsigned else (dtypes.int32, dtypes.int32)
 
 
+def _factor(u: UOp, inner: DType, outer: DType) -> UOp:
+    """What is multiplied; of bools it is counted how often both are true."""
+    return u.cast(outer).cast(dtypes.int32) if outer.kind == "bool" else u.cast(inner)
+
+
 def matmul(a: UOp, b: UOp) -> UOp:
     """Of nodes with at least two axes, in the dtype they have; batch axes broadcast."""
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -76,7 +81,7 @@ class Linalg(Activation):
         if dtype is not None:
             outer = to_dtype(dtype)
             inner = promote(inner, outer) if outer.is_float == inner.is_float else outer
-        a, b = a.cast(inner), b.cast(inner)
+        a, b = _factor(a, inner, outer), _factor(b, inner, outer)
         out = matmul(
             a if len(a.shape) > 1 else unsqueeze(a, 0), b if len(b.shape) > 1 else unsqueeze(b, 1)
         )
@@ -132,7 +137,7 @@ class Linalg(Activation):
         if dtype is not None:
             inner = outer = to_dtype(dtype)
         inputs, output = _labels(formula, [t.shape for t in tensors])
-        out = contract([t.uop.cast(inner) for t in tensors], inputs, output, formula)
+        out = contract([_factor(t.uop, inner, outer) for t in tensors], inputs, output, formula)
         return result(out.cast(outer), *tensors)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, ShapeError, no_such
+from ..gradient_rules import FUNCTIONS
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .axes import own_axis
@@ -169,18 +170,16 @@ class Loss(Pooling):
     # ---- binary cross-entropy
 
     def binary_crossentropy(self, target: Operand, reduction: str = "mean") -> Tensor:
-        """-(y log p + (1 - y) log(1 - p)); logarithms below -100 count as -100 (torch).
+        """-(y log p + (1 - y) log(1 - p)); logarithms below -100 count as -100, and the slope's
+        p (1 - p) as 1e-12 where it is less (torch).
 
         >>> round(Tensor([0.5]).binary_crossentropy(Tensor([1.0])).item(), 4)
         0.6931
         """
         p, y, other = self._pair("binary_crossentropy", target)
-        low = p._with(-100.0)
-        yes = formulas.clip(formulas.log(p), low, None)
-        no = formulas.clip(formulas.log(1.0 - p), low, None)
-        return self._ended(
-            "binary_crossentropy", -(y * yes + (1.0 - y) * no), reduction, None, other
-        )
+        yes, no = _bounded_logs(p)
+        loss = formulas.sloped("binary_crossentropy", -(y * yes + (1.0 - y) * no), p, y)
+        return self._ended("binary_crossentropy", loss, reduction, None, other)
 
     def binary_crossentropy_logits(
         self, target: Operand, reduction: str = "mean", pos_weight: Operand = None
@@ -291,6 +290,23 @@ class Loss(Pooling):
         y = wide(other._float())
         dtype = dtypes.float64 if dtypes.float64 in (x.dtype, y.dtype) else dtypes.float32
         return x.cast(dtype), y.cast(dtype), other
+
+
+def _bounded_logs(p: UOp) -> tuple[UOp, UOp]:
+    low = p._with(-100.0)
+    yes, no = formulas.log(p), formulas.log(1.0 - p)
+    return formulas.clip(yes, low, None), formulas.clip(no, low, None)
+
+
+def _binary_rule(node: UOp, g: UOp) -> list[UOp]:
+    """(p - y) / (p (1 - p)), its denominator at least 1e-12: a number where p is 0 or 1, which
+    rounding makes of sure predictions."""
+    _, p, y = node.src
+    yes, no = _bounded_logs(p)
+    return [g * ((p - y) / (p * (1.0 - p)).maximum(1e-12)), g * (no - yes)]
+
+
+FUNCTIONS["binary_crossentropy"] = _binary_rule
 
 
 def _along(vector: UOp, axis: int, ndim: int) -> UOp:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import Size
 from . import formulas
 from .axes import axes_of, axis_of, either
 from .base import Flag, Integer, Operand, Real, joined, result
+from .elementwise import of_many
 from .joining import Joining
 from .movement import spread
 
@@ -107,16 +108,27 @@ class Reduce(Joining):
     def _total(self, name: str, op: Ops, axis: Axes, keepdim: Flag, dtype: Any) -> Tensor:
         axes = axes_of(name, axis, self.ndim)
         wanted = sum_dtype(self.uop.dtype) if dtype is None else to_dtype(dtype)
-        return self._reduced(self.uop.cast(wanted).reduce(op, axes), axes, keepdim)
+        total = self.uop.cast(wanted).reduce(of_many(op, wanted), axes)
+        return self._reduced(total, axes, keepdim)
 
-    def mean(self, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None) -> Tensor:
-        """The mean, float32 for integers; NaN of nothing.
+    def mean(
+        self,
+        axis: Axes = None,
+        keepdim: Flag = False,
+        dtype: Any = None,
+        *,
+        dim: Axes = None,
+    ) -> Tensor:
+        """The mean, float32 for integers, unless `dtype` names another float; NaN of nothing.
 
         >>> Tensor([1, 2]).mean().item()
         1.5
         """
         axes = axes_of("mean", either("mean", axis, dim), self.ndim)
-        return self._reduced(narrow(mean(wide(self.uop), axes), self.uop.dtype), axes, keepdim)
+        u = self.uop if dtype is None else self.uop.cast(to_dtype(dtype))
+        if dtype is not None and not u.dtype.is_float:
+            raise DTypeError(f"mean: dtype is a float, not {u.dtype.name}.")
+        return self._reduced(narrow(mean(wide(u), axes), u.dtype), axes, keepdim)
 
     def var(
         self, axis: Axes = None, keepdim: Flag = False, correction: Real = 1, *, dim: Axes = None

@@ -18,6 +18,7 @@ from ..uop.ops import Ops, UOp
 from . import formulas
 from .axes import axis_of, either
 from .base import Integer, result
+from .elementwise import of_many
 from .recurrence import along, backward, earlier, put_rule, recurrence
 from .reduce import narrow, wide
 from .special import Special
@@ -97,7 +98,8 @@ class Scans(Special):
 
     def _running(self, name: str, op: Ops, axis: Integer | None, dtype: Any) -> Tensor:
         along = axis_of(name, 0 if axis is None else axis, self.ndim)
-        return result(running(self.uop.cast(to_dtype(dtype)), along, op), self)
+        u = self.uop.cast(to_dtype(dtype))
+        return result(running(u, along, of_many(op, u.dtype)), self)
 
     def cumsum(
         self, axis: Integer | None = None, dtype: Any = None, *, dim: Integer | None = None

@@ -28,7 +28,8 @@ class Special(Linalg):
     # ---- elementwise
 
     def atan2(self, other: Operand) -> Tensor:
-        """The angle of the point (other, self), in [-pi, pi].
+        """The angle of the point (other, self), in [-pi, pi]. At (0, 0) its slopes are 0, as
+        torch's.
 
         >>> round(Tensor([1.0]).atan2(Tensor([-1.0])).item(), 4)
         2.3562
@@ -268,7 +269,8 @@ def _atan2(y: UOp, x: UOp) -> UOp:
     steep = a < b
     small, large = steep.where(a, b), steep.where(b, a)
     both = small.eq(large) & (large.eq(math.inf) | large.eq(0.0))  # inf / inf and 0 / 0
-    ratio = both.where(large.eq(0.0).where(large._with(0.0), 1.0), small / large)
+    share = both.where(small._with(0.0), small) / both.where(large._with(1.0), large)
+    ratio = both.where(large.eq(0.0).where(large._with(0.0), 1.0), share)
     angle = formulas.atan(ratio)
     angle = steep.where(math.pi / 2 - angle, angle)
     angle = left.where(math.pi - angle, angle)
