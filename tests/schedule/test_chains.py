@@ -88,6 +88,12 @@ def test_products_of_equal_width_are_no_chain() -> None:
     assert not any(kept(planned((x @ w).relu() @ v)))
 
 
+def test_scores_as_many_as_a_head_is_wide_are_not_stored() -> None:
+    q, k, v = data(64, 64), data(64, 64), data(64, 64)
+    scores = q @ k
+    assert any(kept(planned(scores.softmax(-1) @ v)))
+
+
 def test_a_chain_of_any_functions_of_rows(device: str) -> None:
     """Nothing in it is about attention."""
     a, b, c = (RNG.standard_normal(s).astype(np.float32) for s in ((70, 5), (5, 90), (90, 7)))

@@ -65,6 +65,39 @@ def test_gradients_go_through_packed_products(device: str) -> None:
     )
 
 
+def test_few_rows_are_turned_where_the_columns_lie_along_k() -> None:
+    def kernels(m: int, k: int, n: int, turned: bool = True) -> int:
+        x, w = Tensor.empty(m, k), Tensor.empty(n, k) if turned else Tensor.empty(k, n)
+        return len(schedule([((x @ (w.T if turned else w)) + 1).relu().uop], "cpu").items)
+
+    assert kernels(64, 512, 256) == 3  # the rows, the product, what follows
+    assert kernels(64, 512, 256, turned=False) == 1  # vectors run along its columns as it is
+    assert kernels(8, 512, 256) == 1  # rows that fill no vector
+    assert kernels(64, 512, 10) == 1
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("m", [16, 37, 64])
+def test_a_product_of_few_rows_is_numpys(m: int, batch: tuple[int, ...], device: str) -> None:
+    x = RNG.standard_normal((*batch, m, 200)).astype(np.float32)
+    w = RNG.standard_normal((*batch, 70, 200)).astype(np.float32)
+    want = np.maximum(x.astype(np.float64) @ w.astype(np.float64).swapaxes(-1, -2), 0)
+    got = (Tensor(x) @ Tensor(w).transpose(-1, -2)).relu()
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_that_is_turned_for_the_next_is_computed_in_its_own_order() -> None:
+    weights = [Tensor.empty(256, 64, 64), Tensor.empty(256, 64, 64)]
+    heads = (weights[0] @ weights[1]).reshape(4, 64, 64, 64).transpose(0, 1)
+    out = heads[:, 0].reshape(64, 4096) @ Tensor.empty(512, 4096).T
+    for item in kernels_of(out):
+        product = next((n for n in item.sink.toposort() if n.op is Ops.REDUCE), None)
+        for store in item.sink.src if product is not None else ():
+            last = max(ranges_of(store.src[0]), key=lambda r: int(r.arg[0]))
+            read = [n.src[0].src[1] for n in product.toposort() if n.op is Ops.LOAD]
+            assert {coefficient(offset, last) for offset in read} <= {0, 1}
+
+
 def test_keys_are_turned_where_dot_products_are_short() -> None:
     def kernels(m: int, k: int, n: int, turned: bool = True) -> int:
         q, keys = Tensor.empty(4, m, k), Tensor.empty(4, n, k) if turned else Tensor.empty(4, k, n)
@@ -74,6 +107,7 @@ def test_keys_are_turned_where_dot_products_are_short() -> None:
     assert kernels(256, 64, 256) == 2
     assert kernels(256, 64, 256, turned=False) == 1  # vectors run along its columns as it is
     assert kernels(256, 512, 256) == 1  # long dot products hide the sum over lanes
+    assert kernels(64, 64, 64) == 2
     assert kernels(16, 64, 256) == 1  # too few rows to pay for a copy
 
 

@@ -265,11 +265,13 @@ class Printer:
         if len(addresses) == lanes:
             return addresses
         base, offset = self.ops[addresses[0]].src
-        index = node.src[0]
+        return self.steps(node.src[0], base, offset, 1, lanes)
+
+    def steps(self, index: UOp, base: int, offset: int, step: int, lanes: int) -> list[int]:
+        """The addresses of lanes that are a constant number of elements apart."""
         out = []
         for i in range(lanes):
-            step = self.constant(self.index, i)
-            at = self.emit(Ops.ADD, self.index, (offset, step))
+            at = self.emit(Ops.ADD, self.index, (offset, self.constant(self.index, i * step)))
             out.append(self.emit(Ops.INDEX, index.dtype, (base, at)))
         return out
 
@@ -291,6 +293,8 @@ class Printer:
         start, step = along(offset, lane)
         if step == 1:
             return [self.emit(Ops.INDEX, index.dtype, (base, self.value(start)))], True
+        if step is not None:  # constants, which are part of an address in most machines
+            return self.steps(index, base, self.value(start), step, length(lane)), False
         wide = self.broadcast(self.value(offset), length(lane))
         scalars = [self.emit(Ops.EXTRACT, self.index, (wide,), i) for i in range(length(lane))]
         return [self.emit(Ops.INDEX, index.dtype, (base, s)) for s in scalars], False

@@ -170,8 +170,13 @@ class _Search:
         return chain if self._legal(chain) else None
 
     def _pays(self, facts: Facts, leaf: UOp) -> bool:
-        """Does this product give more than any of its factors has?"""
-        return facts.product and all(size(leaf.shape) > size(r.shape) for r in facts.loads)
+        """Does this product give more than any of its factors has? As much is enough where rows of
+        it are reduced: the scores of as many positions as a head is wide."""
+        if not facts.product:
+            return False
+        readers = [self.facts[at] for at in self.readers.get(leaf, ())]
+        more = 0 if any(f.reduced and not f.product for f in readers) else 1
+        return all(size(leaf.shape) >= size(r.shape) + more for r in facts.loads)
 
     def _joined(self, chain: Chain, value: UOp, width: int) -> dict[int, tuple[UOp, ...]] | None:
         """Writer and readers of a value between kernels with their rows; None where it cannot be

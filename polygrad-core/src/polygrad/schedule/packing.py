@@ -15,6 +15,11 @@ A factor that lies along a short k (the keys of attention) is turned, so that ve
 columns: a dot product of 64 elements spends as long on adding up its lanes as on multiplying
 (q @ k.T of 512 x 64 on AVX-512, one thread: 62 -> 78 GFLOP/s).
 
+Few rows do not pay for a copy of the second factor. Where that lies along a long k (x @ w.T of a
+small batch) they are turned themselves, [k][m], and the result is stored [n][m]: vectors run along
+the rows, each weight is read once, and what follows (a bias, a gelu) is computed in vectors, which
+the scalars that dot products end in are not.
+
 In the graph this is movement only: the values are the same, in another order of memory. Whatever
 computes the factor is part of the copying kernel.
 
@@ -28,7 +33,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ..uop.linear import coefficient
-from ..uop.ops import MOVEMENT, Ops, UOp, size
+from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from ..uop.sizes import capacity, is_fixed, most
 from .indexing import flat, through
 
@@ -37,11 +42,13 @@ LEAST: Final = 384 * 384  # elements of a factor that does not stay near the cor
 MANY_ROWS: Final = 512  # from here on a smaller one is copied too: its rows lie far apart, and
 SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
 ROWS: Final = 128  # rows of the other factor that pay for the copy
+FEW: Final = 16  # rows that fill a long vector
 STRIP: Final = 32  # columns of a turned factor that lie together
 SHORT: Final = 128  # steps of a dot product for which turning pays
 COLUMNS: Final = 64  # of a factor that is worth turning
 REUSED: Final = 64  # products of one element that pay for storing it converted
 WORTH: Final = 1 << 16  # products of a sum that pay for one more kernel
+_INLINED: Final = ELEMENTWISE | MOVEMENT | {Ops.DETACH}
 _SAME_SIZE: Final = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 
 
@@ -61,29 +68,58 @@ def packed(node: UOp) -> UOp:
     left, right = node.src[0].src
     shape = node.src[0].shape
     m, n, k = (shape[a] for a in found)
-    if most(m) < ROWS or not is_fixed((n, k)):
+    if not is_fixed((n, k)):
         return node
+    if most(m) < ROWS:
+        return _few_rows(node, found)
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
     if size(shape) == m * n * k and panel(n) and n * k >= least:
-        copied = _in_panels(right, found)
+        right = _in_panels(right, found).expand(shape)
     elif k <= SHORT and n >= COLUMNS and _lies_along(right.src[0], found.k):
-        copied = _turned(right, found)
-    else:
+        right = _turned(right, found.n, found.k).expand(shape)
+    return _product_of(node, left, right)
+
+
+def _few_rows(node: UOp, axes: Product) -> UOp:
+    """A product with too few rows to pay for a copy of the second factor, which lies along k. Short
+    sums turn it nevertheless where it is not much larger than the first. Long ones turn the rows,
+    and with them the result: each element of the second factor is read once then, and what becomes
+    of the result is computed in vectors."""
+    left, right = node.src[0].src
+    shape = node.src[0].shape
+    m, n, k = (shape[a] for a in axes)
+    if not is_fixed((m,)) or m < FEW or n < COLUMNS or not _lies_along(right.src[0], axes.k):
         return node
-    body = UOp.alu(Ops.MUL, left, copied.expand(shape))
-    return UOp(Ops.REDUCE, node.dtype, (body,), node.arg)
+    if k <= SHORT:
+        right = _turned(right, axes.n, axes.k) if n <= 2 * m else right.src[0]
+        return _product_of(node, left, right.expand(shape))
+    order = [axes.n if a == axes.m else axes.m if a == axes.n else a for a in range(len(shape))]
+    left = _turned(left, axes.m, axes.k).expand(shape).permute(order)
+    turned = UOp.alu(Ops.MUL, left, right.permute(order)).reduce(Ops.ADD, node.arg[1])
+    back = [a - (a > axes.k) for a in order if a != axes.k]
+    return turned.contiguous().permute(back)
+
+
+def _product_of(node: UOp, *factors: UOp) -> UOp:
+    """The same sum of other factors."""
+    if factors == node.src[0].src:
+        return node
+    return UOp(Ops.REDUCE, node.dtype, (UOp.alu(Ops.MUL, *factors), *node.src[1:]), node.arg)
 
 
 def widened(node: UOp) -> UOp:
     """A sum of products whose factors are converted once, where each of their elements is used in
     many products; others as they are."""
     body = node.src[0]
-    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or capacity(body.shape) < WORTH:
+    if (
+        node.op is not Ops.REDUCE
+        or node.arg[0] is not Ops.ADD
+        or body.op is not Ops.MUL
+        or capacity(body.shape) < WORTH
+    ):
         return node
     src = tuple(_converted(s, capacity(body.shape)) for s in body.src)
-    if all(a is b for a, b in zip(src, body.src, strict=True)):
-        return node
-    return UOp(Ops.REDUCE, node.dtype, (UOp.alu(Ops.MUL, *src), *node.src[1:]), node.arg)
+    return _product_of(node, *src)
 
 
 def _converted(factor: UOp, products: int) -> UOp:
@@ -95,10 +131,7 @@ def _converted(factor: UOp, products: int) -> UOp:
     made = _below(cast.src[0], _SAME_SIZE, moves)
     if not made.dtype.is_narrow or products < REUSED * capacity(made.shape):
         return factor
-    made = made.cast(cast.dtype).contiguous()
-    for move in reversed(moves):
-        made = UOp(move.op, made.dtype, (made, *move.src[1:]), move.arg)
-    return made
+    return _moved(made.cast(cast.dtype).contiguous(), moves)
 
 
 def _below(node: UOp, moving: frozenset[Ops], moves: list[UOp]) -> UOp:
@@ -106,6 +139,13 @@ def _below(node: UOp, moving: frozenset[Ops], moves: list[UOp]) -> UOp:
     while node.op in moving:
         moves.append(node)
         node = node.src[0]
+    return node
+
+
+def _moved(node: UOp, moves: list[UOp]) -> UOp:
+    """A node under the movements that `_below` found."""
+    for move in reversed(moves):
+        node = UOp(move.op, node.dtype, (node, *move.src[1:]), move.arg)
     return node
 
 
@@ -134,18 +174,29 @@ def _lies_along(factor: UOp, axis: int) -> bool:
     return coefficient(flat(places, base.shape), index[axis]) == 1
 
 
-def _turned(right: UOp, axes: Product) -> UOp:
-    """The factor below EXPAND, stored with its columns last, in strips of STRIP columns where they
-    come out even, and seen in its old shape."""
-    factor = right.src[0]
-    others = [a for a in range(len(factor.shape)) if a not in (axes.n, axes.k)]
-    order = (*others, axes.n, axes.k)
+def _turned(expanded: UOp, axis: int, along: int) -> UOp:
+    """The factor below EXPAND that lies along k, stored with its other axis last, in strips of
+    STRIP steps where they come out even, and seen in its old shape."""
+    factor = _settled(expanded.src[0])
+    others = [a for a in range(len(factor.shape)) if a not in (axis, along)]
+    order = (*others, axis, along)
     back = tuple(order.index(a) for a in range(len(order)))
     plain = factor.permute(order)
     *batch, n, k = plain.shape
-    step = STRIP if n % STRIP == 0 else n
+    step = STRIP if n % STRIP == 0 and n >= ROWS else n
     strips = swapped(plain.reshape((*batch, n // step, step, k))).contiguous()
     return swapped(strips).reshape(plain.shape).permute(back)
+
+
+def _settled(factor: UOp) -> UOp:
+    """A factor whose copy is no product itself: that has an order of its own, in which its vectors
+    run, and would be computed element by element in another."""
+    moves: list[UOp] = []
+    made = _below(factor, MOVEMENT, moves)
+    inside = toposort((made,), lambda n: n.op in _INLINED)
+    if not any(n.op is Ops.REDUCE and n.src[0].op is Ops.MUL for n in inside):
+        return factor
+    return _moved(made.contiguous(), moves)
 
 
 def swapped(u: UOp) -> UOp:
@@ -156,7 +207,7 @@ def swapped(u: UOp) -> UOp:
 
 def _in_panels(right: UOp, axes: Product) -> UOp:
     """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
-    factor = right.src[0]
+    factor = _settled(right.src[0])
     n, k = factor.shape[axes.n], factor.shape[axes.k]
     turned = axes.k < axes.n
     plain = factor.reshape((k, n)).permute((1, 0)) if turned else factor.reshape((n, k))
