@@ -371,6 +371,25 @@ def test_workers_end_and_start_again(three: Any, build: Any) -> None:
         assert not [t for t in threading.enumerate() if t.name.startswith("polygrad-cpu")]
 
 
+def test_a_worker_that_cannot_start_is_an_error_and_the_next_run_works(
+    runner: Any, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    five, data = runner(5), np.zeros(64, np.float32)
+    program = shift(build(), "shift", 64, BIG)
+    five.device.close()
+
+    def refuse(*arguments: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            five(program, data, data.copy())
+    five.device.close()
+    np.testing.assert_array_equal(five(program, data, data.copy())[1], data + 1)
+    five.device.close()
+
+
 BUSY_PROCESS = """
     import os, sys, threading
     from polygrad.contract import CopyStep, Plan, PlanBuffer

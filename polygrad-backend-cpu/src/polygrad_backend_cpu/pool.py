@@ -88,8 +88,12 @@ class Pool:
                 name=f"polygrad-cpu-{number}",
                 daemon=True,
             )
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(thread)  # first: a Ctrl-C during its start leaves it known
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError):  # the system has no more: none to wait for
+                self._threads.pop()
+                raise
 
     def _at_exit(self) -> None:
         self._closed = True  # the interpreter must not go while threads are in machine code
