@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 # Root may write everywhere, so it becomes nobody, once everything is imported that nobody cannot.
 ROOT = os.name == "posix" and os.geteuid() == 0
 BECOME_NOBODY = """
-import os
+import logging, os
 from polygrad import Context, Tensor
 with Context(POLY_CACHE_DIR=os.environ["OTHER_CACHE"]):
     y = Tensor([[1.0, 2.0, 3.0]] * 3)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -82,7 +82,7 @@ class Image:
 
 def usable() -> bool:
     """Whether objects of this machine are such as are known here."""
-    return sys.platform == "linux" and platform.machine() == "x86_64"
+    return sys.platform == "linux" and os.uname().machine == "x86_64"
 
 
 def load(code: bytes) -> Image | None:

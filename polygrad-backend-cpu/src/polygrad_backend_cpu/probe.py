@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import platform
+import os
 
 from polygrad import settings
 from polygrad.plugin import Probe
 
 from .toolchain import described, missing
+
+
+def machine() -> str:
+    """The kind of processor, as `platform.machine` names it, which takes 2 ms to import."""
+    if hasattr(os, "uname"):
+        return os.uname().machine
+    import platform
+
+    return platform.machine()
 
 
 def probe() -> Probe:
@@ -16,4 +25,4 @@ def probe() -> Probe:
     lacks = missing(name)
     if lacks is not None:
         return Probe(ok=False, detail=lacks.detail, hint=lacks.hint)
-    return Probe(ok=True, count=1, arch=platform.machine(), detail=described(name))
+    return Probe(ok=True, count=1, arch=machine(), detail=described(name))

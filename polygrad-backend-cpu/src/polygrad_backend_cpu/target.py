@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import cache
-from pathlib import PurePath
 
 from polygrad.dtype import TENSOR_DTYPES, DType, dtypes
 from polygrad.target import Target
@@ -130,9 +129,10 @@ def cgroup_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -
 
 def _quotas_above(root: str, group: str) -> list[float]:
     """Quotas of `group` and each of its parents: version 2 files, then version 1."""
-    path = PurePath(group.lstrip("/"))
+    names = [name for name in group.split("/") if name]
     found = []
-    for part in (path, *path.parents):
+    for count in range(len(names), -1, -1):
+        part = "/".join(names[:count])
         limit, _, period = _text(f"{root}/{part}/cpu.max").partition(" ")
         if not limit:
             limit = _text(f"{root}/cpu/{part}/cpu.cfs_quota_us")

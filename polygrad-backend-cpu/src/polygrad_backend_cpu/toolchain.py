@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +42,8 @@ def command(name: str) -> list[str] | None:
     """How to run the C compiler `name`, None where it is not to be found."""
     if name == "zig" and sys.executable and importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
+    import shutil  # 2 ms that a process with LLVM alone need not pay
+
     path = shutil.which(name)
     if path is None:
         return None

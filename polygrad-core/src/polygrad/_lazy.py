@@ -29,14 +29,27 @@ def optional(module: str, what: str) -> Any:
         ) from None
 
 
+def _asked_by_python(name: str) -> bool:
+    """Whether nobody reads the error: `from . import module` asks here before it imports."""
+    if name.startswith("__"):
+        return True
+    frame = sys._getframe(2)
+    for _ in range(2):  # who asked, and `public` between
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
 def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of `package`, whose public `names` stand in the modules they map to."""
 
     @public
     def __getattr__(name: str) -> Any:
         if name not in names:
-            dunder = name.startswith("__")  # asked for by Python itself, which only wants a no
-            hint = "" if dunder else did_you_mean(name, names, fold=str)
+            hint = "" if _asked_by_python(name) else did_you_mean(name, names, fold=str)
             raise NoAttribute(f"module {package!r} has no attribute {name!r}.{hint}")
         from importlib import import_module
 

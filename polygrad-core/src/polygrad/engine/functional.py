@@ -12,9 +12,12 @@ from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import over
 
 
-def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list[UOp]:
+def functional(
+    roots: Sequence[UOp], known: Callable[[UOp], UOp | None], gradients: bool = True
+) -> list[UOp]:
     """The graph without assignments: an AFTER is the value stored. `known` says what stands for a
-    node whose graph plays no part, such as the leaf of a realised one."""
+    node whose graph plays no part, such as the leaf of a realised one. Where no `gradients` are
+    asked for, functions are their values too."""
     new: dict[UOp, UOp] = {}
 
     def enter(node: UOp) -> bool:
@@ -31,6 +34,8 @@ def functional(roots: Sequence[UOp], known: Callable[[UOp], UOp | None]) -> list
             new[node] = end
         elif node.op is Ops.AFTER:
             new[node] = new[node.src[1].src[1]]
+        elif node.op is Ops.FUNCTION and not gradients:
+            new[node] = new[node.src[node.arg[1]]]
         else:
             new[node] = over(node, tuple([new[s] for s in node.src]))
     return [new[r] for r in roots]

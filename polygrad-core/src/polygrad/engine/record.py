@@ -70,7 +70,7 @@ def make_plan(
         raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock, collector.paused():
-        plain = functional([*roots, *updates.values()], runtime.leaf_of)
+        plain = functional([*roots, *updates.values()], runtime.leaf_of, gradients=False)
         fixed = _fixed_variables(runtime, [*plain, *updates], variables)
         renamed = _names([*variables, *fixed])
         planned, graph, new = _planned(plain, len(roots), tuple(updates), renamed)
