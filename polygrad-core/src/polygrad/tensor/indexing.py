@@ -13,7 +13,7 @@ is known only when the mask has been computed: it is realised first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from ..arguments import converts
 from ..dtype import dtypes
@@ -33,6 +33,7 @@ from ..uop.sizes import (
 )
 from .base import (
     Base,
+    Flag,
     Integer,
     axis_of,
     broadcast_shape,
@@ -161,13 +162,22 @@ class Indexing(Layers):
         both = broadcast_shape("masked_select", [self.shape, chosen.shape])
         return self.expand(both)[chosen.expand(both).cast(dtypes.bool)]
 
-    def nonzero(self) -> Tensor:
-        """The indices of the elements that are not 0, one row each; computes self.
+    @overload
+    def nonzero(self, as_tuple: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def nonzero(self, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+
+    def nonzero(self, as_tuple: Flag = False) -> Any:
+        """The indices of the elements that are not 0, one row each, or with `as_tuple` one vector
+        for each axis, as numpy's; computes self.
 
         >>> Tensor([[0, 1], [2, 0]]).nonzero().tolist()
         [[0, 1], [1, 0]]
         """
         columns = nonzero(self.cast(dtypes.bool))
+        if as_tuple:
+            return tuple(_vector(column, self) for column in columns)
         count = len(columns[0]) if columns else int(bool(self))
         flat = [n for row in zip(*columns, strict=True) for n in row]
         return _vector(flat, self).reshape((count, self.ndim))
