@@ -183,8 +183,8 @@ MISTAKES = (
         "an interpolation that is not there",
         'x.interpolate((6,), mode="liner")',
         ArgumentError,
-        "interpolate: no mode named 'liner'. Did you mean 'linear'? Valid: linear, bicubic,"
-        " nearest, nearest-exact.",
+        "interpolate: no mode named 'liner'. Did you mean 'linear'? Valid: linear,"
+        " bilinear, trilinear, bicubic, nearest, nearest-exact.",
         'x.interpolate((6,), mode="linear")',
     ),
     Mistake(

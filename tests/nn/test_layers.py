@@ -240,3 +240,32 @@ def test_wrong_options_are_errors_at_construction() -> None:
     ):
         with pytest.raises(ArgumentError, match=text):
             make()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: nn.Conv2d(3), "Conv2d: missing a required argument: 'out_channels'."),
+        (lambda: nn.ConvTranspose1d(3, 4, 2, foo=1), "ConvTranspose1d: no argument 'foo'."),
+        (lambda: nn.LSTM("a", 3), "LSTM: input_size is an integer, not 'a'."),
+        (lambda: nn.GRUCell(3), "GRUCell: missing a required argument: 'hidden_size'."),
+        (lambda: nn.BatchNorm2d(), "BatchNorm2d: missing a required argument: 'size'."),
+        (lambda: nn.Conv1d(1, 1, 1)(1, 2), "Conv1d: too many positional arguments."),
+        (
+            lambda: nn.Conv1d(1, 1, 3, padding_mode="reflec"),
+            "Conv1d: no padding_mode named 'reflec'. Did you mean 'reflect'?",
+        ),
+        (
+            lambda: nn.Embedding(3, 4, padding_idx=3),
+            "Embedding: padding_idx=3 is none of the 3 rows.",
+        ),
+        (
+            lambda: nn.Conv1d(1, 1, 3, stride=2, padding="same"),
+            "Conv1d: 'same' needs stride 1.",
+        ),
+    ],
+)
+def test_a_mistake_names_the_layer_that_was_made(make: Any, text: str) -> None:
+    with pytest.raises(ArgumentError) as told:
+        make()
+    assert str(told.value).startswith(text)

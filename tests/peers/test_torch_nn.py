@@ -106,6 +106,31 @@ LAYERS: dict[str, tuple[Callable[[], Any], Callable[[], Any], tuple[int, ...]]] 
         lambda: torch.nn.BatchNorm2d(3, track_running_stats=False),
         (4, 3, 5, 5),
     ),
+    "Conv2d, circular": (
+        lambda: nn.Conv2d(2, 3, 3, padding=(1, 2), padding_mode="circular"),
+        lambda: torch.nn.Conv2d(2, 3, 3, padding=(1, 2), padding_mode="circular"),
+        (2, 2, 5, 6),
+    ),
+    "Conv1d, reflected": (
+        lambda: nn.Conv1d(2, 3, 3, stride=2, padding=2, padding_mode="reflect"),
+        lambda: torch.nn.Conv1d(2, 3, 3, stride=2, padding=2, padding_mode="reflect"),
+        (2, 2, 7),
+    ),
+    "Conv2d, same size by an even kernel": (
+        lambda: nn.Conv2d(2, 3, (4, 3), padding="same"),
+        lambda: torch.nn.Conv2d(2, 3, (4, 3), padding="same"),
+        (2, 2, 5, 6),
+    ),
+    "Conv2d, same size by an even kernel, replicated": (
+        lambda: nn.Conv2d(2, 3, (2, 4), padding="same", padding_mode="replicate"),
+        lambda: torch.nn.Conv2d(2, 3, (2, 4), padding="same", padding_mode="replicate"),
+        (2, 2, 5, 6),
+    ),
+    "RMSNorm of two axes": (
+        lambda: nn.RMSNorm((3, 4), eps=1e-6),
+        lambda: torch.nn.RMSNorm((3, 4), eps=1e-6),
+        (2, 3, 4),
+    ),
     "LSTM, batch first, no bias": (
         lambda: nn.LSTM(3, 4, bias=False, batch_first=True),
         lambda: torch.nn.LSTM(3, 4, bias=False, batch_first=True),
@@ -137,6 +162,7 @@ def copy_state(theirs: Any, ours: Any, rng: np.random.Generator) -> dict[str, Te
     return state
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")  # torch's, of the copy that it makes
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_and_its_gradients_are_torchs(
     name: str, device: str, rng: np.random.Generator
@@ -183,6 +209,34 @@ def test_embedding_and_its_gradient_are_torchs(device: str, rng: np.random.Gener
     (other * torch.tensor(weight)).sum().backward()
     got = state["weight"].grad.numpy()
     np.testing.assert_allclose(got, theirs.weight.grad.numpy(), rtol=1e-5)
+
+
+def test_a_row_for_padding_is_zero_and_stays(device: str, rng: np.random.Generator) -> None:
+    ours, theirs = nn.Embedding(5, 3, padding_idx=-2), torch.nn.Embedding(5, 3, padding_idx=-2)
+    assert ours.weight[3].tolist() == [0.0] * 3 and ours.weight.is_leaf
+    ours.weight.assign(Tensor(theirs.weight.detach().numpy()))
+    index = np.array([[0, 3], [3, 4], [0, 0]])
+    weight = rng.normal(size=(3, 2, 3)).astype(np.float32)
+    (ours(Tensor(index)) * Tensor(weight)).sum().backward()
+    (theirs(torch.tensor(index)) * torch.tensor(weight)).sum().backward()
+    np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.3])
+def test_statistics_of_batches_of_all_sizes(
+    momentum: float | None, device: str, rng: np.random.Generator
+) -> None:
+    """A batch of nothing changes none of them; without momentum they are means."""
+    ours, theirs = nn.BatchNorm2d(3, momentum=momentum), torch.nn.BatchNorm2d(3, momentum=momentum)
+    for count in (4, 2, 0, 3):
+        x = rng.normal(size=(count, 3, 2, 2)).astype(np.float32)
+        with Context(TRAINING=1):
+            ours(Tensor(x)).realize()
+        if count:
+            theirs(torch.tensor(x))
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        got, wanted = getattr(ours, name).numpy(), getattr(theirs, name).numpy()
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["bool mask", "added mask", "mask of each head", "padding"])

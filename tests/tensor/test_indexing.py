@@ -141,6 +141,9 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
         "an index is no bool; use where(), or a mask of the tensor's shape.",
     ),
     (lambda: X[1.5], ArgumentError, "an index is made of integers, slices and arrays, not 1.5."),
+    (lambda: X[np.array(1.5)], DTypeError, "an index holds integers or bools, not float32."),
+    (lambda: X[0, np.array(True)], ArgumentError, "a 0-d mask is no index; use where()."),
+    (lambda: X[np.True_], ArgumentError, "a 0-d mask is no index; use where()."),
     (lambda: X["a"], ArgumentError, "an index is made of integers, slices and arrays, not 'a'."),
     (lambda: X[Tensor([0.5])], DTypeError, "an index holds integers or bools, not float32."),
     (

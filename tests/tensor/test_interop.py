@@ -188,6 +188,11 @@ def test_numbers_come_out(device: str) -> None:
     assert f"{x:.3f}" == "2.500"
     assert [10, 20, 30][Tensor(2)] == 30
     assert math.sqrt(Tensor(4.0)) == 2.0
+    assert (math.trunc(Tensor(-2.5)), math.floor(Tensor(-2.5)), math.ceil(Tensor(-2.5))) == (
+        -2,
+        -3,
+        -2,
+    )
     assert Tensor([1.0, 2.0]).tolist() == [1.0, 2.0]
     assert Tensor(np.zeros((2, 0, 3), np.float32)).tolist() == [[], []]
     assert Tensor.numpy_many(Tensor([1]), Tensor([2]) + 1)[1].tolist() == [3]

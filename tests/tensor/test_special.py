@@ -198,7 +198,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (
         lambda: Tensor(A).interpolate((2,), "area"),
         ArgumentError,
-        "interpolate: no mode named 'area'. Valid: linear, bicubic, nearest, nearest-exact.",
+        "interpolate: no mode named 'area'. Valid: linear, bilinear, trilinear, bicubic, nearest,"
+        " nearest-exact.",
     ),
     (
         lambda: Tensor(A).group_norm(3),

@@ -16,14 +16,14 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .errors import ArgumentError, did_you_mean, one, shown, whose
+from .errors import ArgumentError, did_you_mean, is_ours, one, shown, whose
 
 
 def blame(
     entry: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> str:
     """What is wrong with the arguments of `entry(*args, **kwargs)`; an empty string if nothing."""
-    name = name_of(entry)
+    name = name_of(entry, args)
     if text := _unbound(name, entry, args, kwargs):
         return text
     if not _raised_by_us(error):
@@ -53,10 +53,15 @@ def call_back(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: 
     raise ArgumentError(text)
 
 
-def name_of(entry: Callable[..., Any]) -> str:
-    """`add`, or the class for what makes its objects."""
+def name_of(entry: Callable[..., Any], args: Sequence[Any] = ()) -> str:
+    """`add`, or the class for what makes its objects: of ours the nearest to that of the first
+    argument, which may inherit the method."""
     *outer, name = entry.__qualname__.split(".")
-    return outer[-1] if name in ("__init__", "__call__") and outer else name.strip("_")
+    if name not in ("__init__", "__call__") or not outer:
+        return name.strip("_")
+    classes = type(args[0]).__mro__ if args else ()
+    found = (c.__name__ for c in classes if is_ours(c.__module__) and c.__name__[0] != "_")
+    return next(found, outer[-1])
 
 
 def _unbound(

@@ -365,12 +365,12 @@ def _name_axes(entry: Callable[..., Any], args: Any, kwargs: Any, error: Varying
             which = f"axis {axes[0]}" if len(axes) == 1 else f"axes {' and '.join(axes)}"
             verb = "varies" if len(axes) == 1 else "vary"
             error.args = (
-                f"{name_of(entry)}: {which} of shape {shape} {verb}, and {error.why}. pad_to(…)"
-                " makes a size constant at its bound (mask what lies beyond it), a slice by an"
-                " integer at one value.",
+                f"{name_of(entry, args)}: {which} of shape {shape} {verb}, and {error.why}."
+                " pad_to(…) makes a size constant at its bound (mask what lies beyond it), a slice"
+                " by an integer at one value.",
             )
             return
-    error.args = (f"{name_of(entry)}: {error.why}.",)
+    error.args = (f"{name_of(entry, args)}: {error.why}.",)
 
 
 # What calls things that the user has put together: those keep their names.

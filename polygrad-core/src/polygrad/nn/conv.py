@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..dtype import DType, dtypes
-from ..errors import ArgumentError, public, shown
+from ..errors import ArgumentError, no_such, public, shown
 from ..tensor import Tensor
 from . import init
 from .wrong import wrong_input
 
 Sizes = int | tuple[int, ...]
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 _PLACES = {1: "L", 2: "H, W", 3: "D, H, W"}
 
 
 @public
 class _Conv:
     """What all share. `rank` is the number of place axes; kernels are given as one size or one per
-    axis, and so are stride, padding and dilation. `padding` may be "same" or "valid"."""
+    axis, and so are stride, padding and dilation. `padding` may be "same" or "valid"; what it is
+    filled with, `padding_mode`, is "zeros" or what `Tensor.pad` calls "reflect", "replicate" and
+    "circular"."""
 
     rank: ClassVar[int]
 
@@ -33,7 +36,11 @@ class _Conv:
         groups: int = 1,
         bias: bool = True,
         dtype: DType = dtypes.float32,
+        padding_mode: str = "zeros",
     ) -> None:
+        if padding_mode not in _PADDING_MODES:
+            name = type(self).__name__
+            raise ArgumentError(f"{name}: {no_such('padding_mode', padding_mode, _PADDING_MODES)}")
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(
                 f"{type(self).__name__}: groups={shown(groups)} must divide"
@@ -43,7 +50,7 @@ class _Conv:
         self.kernel_size = self._sizes("kernel_size", kernel_size)
         self.stride = self._sizes("stride", stride)
         self.dilation = self._sizes("dilation", dilation)
-        self.padding = self._padding(padding)
+        self.padding, self.padding_mode = self._padding(padding), padding_mode
         shape = self._weight_shape()
         self.weight = init.kaiming_uniform()(shape, dtype)
         bound = max(init.fan_in(shape), 1) ** -0.5
@@ -62,14 +69,17 @@ class _Conv:
         return sizes
 
     def _padding(self, padding: Sizes | str) -> tuple[int, ...]:
-        """Zeros on both sides of each place axis; "same" keeps the size at stride 1."""
+        """One number for both sides of each place axis; "same" keeps the size at stride 1. Where
+        that takes one more after than before, two numbers for each axis, from the last on."""
         if padding == "valid":
             return (0,) * self.rank
         if padding != "same":
             return self._sizes("padding", padding, 0)  # type: ignore[arg-type]
         spans = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
-        if any(s % 2 for s in spans) or any(s != 1 for s in self.stride):
-            raise ArgumentError(f"{type(self).__name__}: 'same' needs odd kernels and stride 1.")
+        if any(s != 1 for s in self.stride):
+            raise ArgumentError(f"{type(self).__name__}: 'same' needs stride 1.")
+        if any(s % 2 for s in spans):
+            return tuple(n for s in reversed(spans) for n in (s // 2, s - s // 2))
         return tuple(s // 2 for s in spans)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -78,9 +88,12 @@ class _Conv:
         return self._apply(x)
 
     def _apply(self, x: Tensor) -> Tensor:
-        return x.conv2d(
-            self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding
-        )
+        padding: Sizes = self.padding
+        if self.padding_mode != "zeros":
+            both = [n for p in reversed(self.padding) for n in (p, p)]
+            sides = self.padding if len(self.padding) > self.rank else both
+            x, padding = x.pad(tuple(sides), mode=self.padding_mode), 0
+        return x.conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, padding)
 
     def __repr__(self) -> str:
         shown = [str(self.in_channels), str(self.out_channels), _short(self.kernel_size)]

@@ -50,14 +50,31 @@ class Embedding:
     (1, 3, 4)
     """
 
-    def __init__(self, vocab_size: int, embed_size: int, dtype: DType = dtypes.float32) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_size: int,
+        dtype: DType = dtypes.float32,
+        padding_idx: int | None = None,
+    ) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
         self.weight = init.randn(1.0)((vocab_size, embed_size), dtype)
+        self.padding_idx = padding_idx
+        if padding_idx is not None:
+            if not -vocab_size <= padding_idx < vocab_size:
+                raise ArgumentError(
+                    f"Embedding: padding_idx={padding_idx} is none of the {vocab_size} rows."
+                )
+            self.padding_idx = padding_idx % vocab_size
+            self.weight[self.padding_idx] = 0.0
 
     def __call__(self, index: Tensor) -> Tensor:
         if not index.dtype.is_int:
             raise DTypeError(f"{named(self)} takes integer indices, got {index.dtype.name}.")
-        return self.weight[index]
+        rows = self.weight[index]
+        if self.padding_idx is None:
+            return rows
+        return (index == self.padding_idx).unsqueeze(-1).where(rows.detach(), rows)
 
     def __repr__(self) -> str:
         return f"Embedding({self.vocab_size}, {self.embed_size})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from .. import settings
 from ..dtype import dtypes
@@ -30,7 +31,8 @@ class BatchNorm:
     """Normalise each channel of (N, C, …) over everything else.
 
     While TRAINING by the statistics of the batch, which also move `running_mean` and `running_var`
-    by `momentum`; else by those two.
+    by `momentum`, or with None so that they are the means of those of all batches; else by those
+    two.
 
     >>> nn.BatchNorm(3)(Tensor.ones(2, 3, 4)).shape
     (2, 3, 4)
@@ -42,7 +44,7 @@ class BatchNorm:
         eps: float = 1e-5,
         affine: bool = True,
         track_running_stats: bool = True,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
     ) -> None:
         self.size, self.eps, self.momentum = size, eps, momentum
         self.track_running_stats = track_running_stats
@@ -77,15 +79,18 @@ class BatchNorm:
         return mean, variance
 
     def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
-        keep, take = 1 - self.momentum, self.momentum
-        rest = larger(count - 1, 1)
+        if is_fixed((count,)) and not count:
+            return  # a batch of nothing has no statistics
+        seen = self.num_batches_tracked + 1
+        take: Any = 1.0 / seen if self.momentum is None else self.momentum
+        keep, rest = 1 - take, larger(count - 1, 1)
         if is_fixed((count,)):
             unbiased = variance * (take * count / rest)
         else:
             unbiased = variance * take * count / rest
         self.running_mean.assign(self.running_mean * keep + mean * take)
         self.running_var.assign(self.running_var * keep + unbiased)
-        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+        self.num_batches_tracked.assign(seen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size})"
@@ -189,21 +194,29 @@ class LayerNorm2d(LayerNorm):
 
 @public
 class RMSNorm:
-    """``x / sqrt(mean(x²) + eps) * weight`` over the last axis; the mean in at least float32.
+    """``x / sqrt(mean(x²) + eps) * weight`` over the last axis, or over as many as `dim` has sizes;
+    the mean in at least float32.
 
     >>> nn.RMSNorm(2, eps=0)(Tensor([1.0, -1.0])).tolist()
     [1.0, -1.0]
     """
 
-    def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
-        self.dim, self.eps = dim, eps
-        self.weight = init.ones()((dim,)) if elementwise_affine else None
+    def __init__(
+        self, dim: int | Sequence[int], eps: float = 1e-6, elementwise_affine: bool = True
+    ) -> None:
+        self.dim, self.eps = dim if isinstance(dim, int) else tuple(dim), eps
+        self.weight = init.ones()(self._shape()) if elementwise_affine else None
+
+    def _shape(self) -> tuple[int, ...]:
+        return (self.dim,) if isinstance(self.dim, int) else self.dim
 
     def __call__(self, x: Tensor) -> Tensor:
-        if not x.shape or x.shape[-1] != self.dim:
-            raise wrong_input(self, f"(..., {self.dim})", x)
+        shape = self._shape()
+        if x.shape[-len(shape) :] != shape:
+            raise wrong_input(self, f"(..., {', '.join(map(str, shape))})", x)
+        axes = tuple(range(-len(shape), 0))
         wide = x.cast(dtypes.float32) if x.dtype.itemsize < 4 else x
-        y = (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()).cast(x.dtype)
+        y = (wide * (wide.square().mean(axes, keepdim=True) + self.eps).rsqrt()).cast(x.dtype)
         return y if self.weight is None else y * self.weight
 
     def __repr__(self) -> str:

@@ -51,13 +51,15 @@ class Activation(Reduce):
         """
         return self._formula(lambda x: _cut(x, min_val, max_val))
 
-    def leaky_relu(self, neg_slope: Real = 0.01) -> Tensor:
+    def leaky_relu(self, neg_slope: Real = 0.01, *, negative_slope: Real | None = None) -> Tensor:
         """self above 0, neg_slope * self below. Floats keep their dtype, integers become float32.
+        torch says `negative_slope`.
 
         >>> Tensor([-100.0, 2.0]).leaky_relu().tolist()
         [-1.0, 2.0]
         """
-        return self._formula(lambda x: (x <= 0.0).where(x * neg_slope, x))
+        slope = neg_slope if negative_slope is None else negative_slope
+        return self._formula(lambda x: (x <= 0.0).where(x * slope, x))
 
     def elu(self, alpha: Real = 1.0) -> Tensor:
         """self above 0, alpha (exp(self) - 1) below. Floats keep their dtype, integers become

@@ -12,17 +12,15 @@ place; otherwise it comes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
 from ..schedule.moving import taken
 from ..uop.ops import Shape, UOp, size
-from ..uop.sizes import (
-    capacity,
-)
+from ..uop.sizes import capacity
 from .axes import axis_of, either
-from .base import Base, Integer, broadcast_shape, one_device, one_owner, result, tensor_of
+from .base import Base, Flag, Integer, broadcast_shape, one_device, one_owner, result, tensor_of
 from .checks import check_index
 from .layers import Layers
 from .subscripts import Array, View, index_vector, nonzero, parse
@@ -115,13 +113,22 @@ class Indexing(Layers):
         both = broadcast_shape("masked_select", [self.shape, chosen.shape])
         return self.expand(both)[chosen.expand(both).cast(dtypes.bool)]
 
-    def nonzero(self) -> Tensor:
-        """The indices of the elements that are not 0, one row each; computes self.
+    @overload
+    def nonzero(self, as_tuple: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def nonzero(self, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+
+    def nonzero(self, as_tuple: Flag = False) -> Any:
+        """The indices of the elements that are not 0, one row each, or with `as_tuple` one vector
+        for each axis, as numpy's; computes self.
 
         >>> Tensor([[0, 1], [2, 0]]).nonzero().tolist()
         [[0, 1], [1, 0]]
         """
         columns = nonzero(self.cast(dtypes.bool))
+        if as_tuple:
+            return tuple(index_vector(column, self) for column in columns)
         count = len(columns[0]) if columns else int(bool(self))
         flat = [n for row in zip(*columns, strict=True) for n in row]
         return index_vector(flat, self).reshape((count, self.ndim))

@@ -199,6 +199,8 @@ class Interop(Autograd):
     def __int__(self) -> int:
         return int(self._one("int()"))
 
+    __trunc__ = __int__
+
     def __index__(self) -> int:
         if not self.uop.dtype.is_int:
             raise DTypeError(f"only an integer tensor is an index, not {self.uop.dtype.name}.")

@@ -75,10 +75,14 @@ class Layers(Random):
         return self.group_norm(self.shape[1] if self.ndim > 1 else 1, eps)
 
     def interpolate(
-        self, size: Sequence[Integer], mode: str = "linear", align_corners: Flag = False
+        self,
+        size: Integer | Sequence[Integer],
+        mode: str = "linear",
+        align_corners: Flag = False,
     ) -> Tensor:
-        """The last axes resampled to `size`, one after the other: "linear" (bilinear, trilinear),
-        "bicubic", "nearest" or "nearest-exact", as torch's.
+        """The last axes resampled to `size`, one after the other: "linear" (or "bilinear" and
+        "trilinear", as torch says of two and of three), "bicubic", "nearest" or "nearest-exact", as
+        torch's. One number is the size of every axis after the first two.
 
         >>> Tensor([0.0, 4.0]).interpolate((4,)).tolist()
         [0.0, 1.0, 3.0, 4.0]
@@ -87,6 +91,8 @@ class Layers(Random):
         """
         if mode not in _RESAMPLE:
             raise ArgumentError(f"interpolate: {no_such('mode', mode, _RESAMPLE)}")
+        if not isinstance(size, (tuple, list)):
+            size = (integer("interpolate", "size", size, 1),) * max(self.ndim - 2, 1)
         if not 0 < len(size) <= self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {tuple(size)} does not fit shape {self.shape}.")
         if 0 in self.shape[self.ndim - len(size) :]:
@@ -133,8 +139,10 @@ class Layers(Random):
         dropout_p: Real = 0.0,
         is_causal: Flag = False,
         enable_gqa: Flag = False,
+        scale: Real | None = None,
     ) -> Tensor:
-        """softmax(self @ key.T / sqrt(width)) @ value over the last two axes (positions, width).
+        """softmax(self @ key.T * scale) @ value over the last two axes (positions, width); `scale`
+        is 1 / sqrt(width) if not given.
 
         A bool mask keeps where it is true, another one is added to the scores; `is_causal` lets
         position i see positions up to i; one that sees none gives zeros; `enable_gqa` repeats the
@@ -169,7 +177,7 @@ class Layers(Random):
                 "scaled_dot_product_attention: give attn_mask or is_causal, not both."
             )
         given = [self, keys, values, *([] if attn_mask is None else [attn_mask])]
-        return _attended(given, bool(is_causal), dropout_p)
+        return _attended(given, bool(is_causal), dropout_p, scale)
 
     def sequential(self, functions: Sequence[Callable[[Any], Any]]) -> Any:
         """Each function applied to what the one before gave.
@@ -240,7 +248,7 @@ def _linear(u: UOp, axis: int, n: int, align_corners: bool) -> UOp:
 
 
 _RESAMPLE: dict[str, Callable[[UOp, int, int, bool], UOp]] = {
-    "linear": _linear,
+    **dict.fromkeys(("linear", "bilinear", "trilinear"), _linear),
     "bicubic": _cubic,
     "nearest": _nearest,
     "nearest-exact": _nearest_exact,
@@ -254,7 +262,7 @@ def _shared(t: Any, times: int) -> Any:
     return wide_.reshape(*shape[:-3], shape[-3] * times, *shape[-2:])
 
 
-def _attended(given: Sequence[Any], is_causal: bool, dropout_p: Real) -> Tensor:
+def _attended(given: Sequence[Any], is_causal: bool, dropout_p: Real, scale: Real | None) -> Tensor:
     """Attention of queries, keys, values and perhaps a mask."""
     name = "scaled_dot_product_attention"
     query, keys, values, *masks = given
@@ -264,6 +272,8 @@ def _attended(given: Sequence[Any], is_causal: bool, dropout_p: Real) -> Tensor:
         t.uop.cast(dtype.arithmetic).broadcast_to((*batch, *t.shape[-2:]))
         for t in (query, keys, values)
     )
+    if scale is not None:  # beside the one that attention has
+        q = q * (float(scale) * max(q.shape[-1], 1) ** 0.5)
     shape = (*batch, q.shape[-2], k.shape[-2])
     bias = hidden = factor = None
     if is_causal:

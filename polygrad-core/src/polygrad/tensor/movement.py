@@ -159,13 +159,14 @@ class Movement(Distribution):
 
     # ---- order of axes
 
-    def permute(self, *order: Any) -> Tensor:
-        """Axes in another order.
+    def permute(self, *order: Any, dims: Any = None) -> Tensor:
+        """Axes in another order. torch says `dims`.
 
         >>> Tensor.ones(2, 3, 4).permute(2, 0, 1).shape
         (4, 2, 3)
         """
-        given = shape_of_args("permute", order)
+        chosen = either("permute", order or None, dims, "order and dims")
+        given = shape_of_args("permute", order if chosen is None or order else (chosen,))
         axes = tuple(axis_of("permute", a, self.ndim) for a in given)
         if sorted(axes) != list(range(self.ndim)):
             raise ArgumentError(
@@ -308,13 +309,14 @@ class Movement(Distribution):
         own = zip(new, self.shape, strict=True)
         return shape_of_args(name, ([o if n is None else n for n, o in own],))
 
-    def flip(self, *axes: Any) -> Tensor:
-        """The order of elements reversed along axes; all without an argument.
+    def flip(self, *axes: Any, dims: Any = None) -> Tensor:
+        """The order of elements reversed along axes; all without an argument. torch says `dims`.
 
         >>> Tensor([[1, 2], [3, 4]]).flip(0).tolist()
         [[3, 4], [1, 2]]
         """
         chosen = axes[0] if len(axes) == 1 else axes or None
+        chosen = either("flip", chosen, dims, "axes and dims")
         return result(self.uop.flip(axes_of("flip", chosen, self.ndim)), self)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, ShapeError
 from ..uop.ops import UOp
 from .axes import axis_of, either, extent, integer, own_axis, shape_of_args
-from .base import result
+from .base import result, tensor_of
 from .movement import Movement, diagonal, full_bounds, unsqueeze
 
 if TYPE_CHECKING:
@@ -50,14 +50,17 @@ class Pieces(Movement):
         return self.repeat((1,) * (self.ndim - len(times)) + times)
 
     def repeat_interleave(
-        self, repeats: int, axis: int | None = None, *, dim: int | None = None
+        self, repeats: Any, axis: int | None = None, *, dim: int | None = None
     ) -> Tensor:
-        """Each element repeated, next to itself.
+        """Each element repeated, next to itself. `repeats` may be a vector, one number for each
+        element along the axis; it is computed, as the result's size is their sum.
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
         """
         axis = either("repeat_interleave", axis, dim)
+        if isinstance(repeats, (tuple, list)) or getattr(repeats, "shape", ()) != ():
+            return _each_repeated(self, tensor_of(repeats, "repeat_interleave", self), axis)
         repeats = integer("repeat_interleave", "repeats", repeats, 0)
         if axis is None:
             return self.ravel().repeat_interleave(repeats, 0)
@@ -234,3 +237,20 @@ class Pieces(Movement):
         bounds: list[tuple[int, int] | None] = [None] * self.ndim
         bounds[a] = (start, start + length)
         return self.shrink(bounds)
+
+
+def _each_repeated(x: Any, repeats: Any, axis: int | None) -> Tensor:
+    """Each element along an axis as often as its own number says."""
+    x, axis = (x.ravel(), 0) if axis is None else (x, axis)
+    a = own_axis("repeat_interleave", axis, x.ndim)
+    n = x.shape[a]
+    if repeats.shape not in ((n,), (1,)) or not repeats.dtype.is_int:
+        raise ShapeError(
+            f"repeat_interleave: repeats {repeats.dtype.name} {repeats.shape} are no integers for"
+            f" the {n} elements of axis {a} of {x.shape}."
+        )
+    counts = repeats.tolist() * (1 if repeats.shape == (n,) else n)
+    if (least := min(counts, default=0)) < 0:
+        raise ArgumentError(f"repeat_interleave: repeats has {least}, which is less than 0.")
+    out: Tensor = x.take([i for i, count in enumerate(counts) for _ in range(count)], a)
+    return out

@@ -166,17 +166,18 @@ class Reduce(Joining):
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def norm(
-        self, p: Real = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
+        self, p: Real | str = 2, axis: Axes = None, keepdim: Flag = False, *, dim: Axes = None
     ) -> Tensor:
         """(sum |x|^p)^(1/p) over axes; inf and -inf are the extremes of |x|, 0 counts what is not
-        0.
+        0. "fro" is 2, as of torch's default.
 
         >>> Tensor([3.0, 4.0]).norm().item(), Tensor([3.0, -4.0]).norm(1).item()
         (5.0, 7.0)
         """
         axes = axes_of("norm", either("norm", axis, dim), self.ndim)
         u = wide(self.uop)
-        return self._reduced(narrow(vector_norm(u, axes, p), self.uop.dtype), axes, keepdim)
+        length = vector_norm(u, axes, 2 if p == "fro" else p)
+        return self._reduced(narrow(length, self.uop.dtype), axes, keepdim)
 
     def normalize(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..dtype import dtypes, to_dtype
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, no_such
 from ..uop.ops import Ops, Shape, UOp
 from . import formulas
 from .axes import axes_of, axis_of, either, integer, number
@@ -54,6 +54,9 @@ def _back(matrix: UOp, shape: Shape, axis: int) -> UOp:
 def _sortable(name: str, t: Any) -> None:
     if max(t.shape, default=0) >= 1 << 31:
         raise ShapeError(f"{name}: an axis of {max(t.shape)} elements is too long; 2**31 - 1 fit.")
+
+
+_SIDES = ("left", "right")
 
 
 class Sorting(Kernels):
@@ -186,14 +189,19 @@ class Sorting(Kernels):
         key = ((high << 32) | low).reshape((1, count))
         return made(order(key, 64).reshape((count,)).cast(wanted), device, None)
 
-    def searchsorted(self, values: Any, right: Flag = False) -> Tensor:
+    def searchsorted(self, values: Any, right: Flag = False, side: str | None = None) -> Tensor:
         """For each value where it belongs in self, whose last axis is sorted: before equal ones, or
-        with `right` after them. Leading axes of both are the same, or self has one axis. int32.
+        with `right`, or side "right", after them. Leading axes of both are the same, or self has
+        one axis. int32.
 
         >>> Tensor([1, 3, 5]).searchsorted(Tensor([0, 3, 9])).tolist()
         [0, 1, 3]
         """
         wanted = tensor_of(values, "searchsorted", self)
+        if side is not None:
+            if side not in _SIDES:
+                raise ArgumentError(f"searchsorted: {no_such('side', side, _SIDES)}")
+            right = right or side == "right"
         lead = self.shape[:-1]
         if not self.ndim or (lead and lead != wanted.shape[:-1]):
             raise ShapeError(

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, ShapeError, shown
 from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .axes import axis_of, either, integer, own_axis
-from .base import Base, Integer, Operand, broadcast_shape, result, tensor_of
+from .base import Base, Flag, Integer, Operand, broadcast_shape, result, tensor_of
 from .elementwise import half_wide, joined_floats
 from .linalg import Linalg
 from .movement import swap
@@ -59,14 +59,15 @@ class Special(Linalg):
         low, high = key.cast(dtypes.uint32), (key >> 32).cast(dtypes.uint32)
         return result(UOp.alu(Ops.THREEFRY, counter.broadcast_to(shape), low, high), self, seed)
 
-    def isin(self, elements: Operand) -> Tensor:
-        """Whether an element is among `elements`.
+    def isin(self, elements: Operand, invert: Flag = False) -> Tensor:
+        """Whether an element is among `elements`; with `invert`, whether it is not.
 
         >>> Tensor([1, 2, 3]).isin(Tensor([3, 1])).tolist()
         [True, False, True]
         """
         known = tensor_of(elements, "isin", self).ravel()
-        return (self.unsqueeze(-1) == known).any(-1)
+        found = (self.unsqueeze(-1) == known).any(-1)
+        return found.logical_not() if invert else found
 
     # ---- products
 
@@ -84,14 +85,16 @@ class Special(Linalg):
         blocks = left * right.reshape([k for m in b for k in (1, m)])
         return blocks.reshape([m * k for m, k in zip(a, b, strict=True)])
 
-    def tensordot(self, other: Operand, axes: Any = 2) -> Tensor:
-        """The sum of products over the last `axes` axes of self and the first of `other`, or over
-        two lists of axes.
+    def tensordot(self, other: Operand, axes: Any = None, *, dims: Any = None) -> Tensor:
+        """The sum of products over the last `axes` axes (two by default) of self and the first of
+        `other`, or over two lists of axes. torch says `dims`.
 
         >>> Tensor([[1, 2]]).tensordot(Tensor([[3, 4]])).item()
         11
         """
         right = tensor_of(other, "tensordot", self)
+        axes = either("tensordot", axes, dims, "axes and dims")
+        axes = 2 if axes is None else axes
         if not isinstance(axes, (tuple, list)):
             axes = integer("tensordot", "axes", axes)
             if not 0 <= axes <= min(self.ndim, right.ndim):
@@ -116,12 +119,17 @@ class Special(Linalg):
         return a.matmul(b).reshape(shape)
 
     def addmm(self, a: Operand, b: Operand, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
-        """beta self + alpha (a @ b).
+        """beta self + alpha (a @ b). A number 0 for beta or alpha leaves its part out, NaN of it
+        too, as torch's beta.
 
         >>> Tensor([[1]]).addmm(Tensor([[2, 3]]), Tensor([[4], [5]])).tolist()
         [[24]]
         """
-        return self.mul(beta) + tensor_of(a, "addmm", self, b).matmul(b).mul(alpha)
+        product = tensor_of(a, "addmm", self, b).matmul(b).mul(alpha)
+        none = isinstance(beta, (int, float)) and not beta
+        if none:
+            return result(UOp.const(self.dtype, 0).broadcast_to(self.shape), self) + product
+        return self.mul(beta) + product
 
     def cross(
         self, other: Operand, axis: Integer | None = None, *, dim: Integer | None = None
@@ -169,17 +177,25 @@ class Special(Linalg):
         return parts[0].cat(*parts[1:], axis=0 if parts[0].ndim == 1 else 1)
 
     def diff(
-        self, n: Integer = 1, axis: Integer | None = None, *, dim: Integer | None = None
+        self,
+        n: Integer = 1,
+        axis: Integer | None = None,
+        prepend: Operand = None,
+        append: Operand = None,
+        *,
+        dim: Integer | None = None,
     ) -> Tensor:
-        """Differences of neighbours along an axis (the last by default), `n` times.
+        """Differences of neighbours along an axis (the last by default), `n` times. What is put
+        before or after self first, `prepend` and `append`, is a number or has its shape beside the
+        axis.
 
         >>> Tensor([1, 4, 9]).diff().tolist()
         [3, 5]
         """
         axis = either("diff", axis, dim)
         a = own_axis("diff", -1 if axis is None else axis, self.ndim)
-        out = result(self.uop, self)
-        for _ in range(min(integer("diff", "n", n, 0), self.shape[a])):  # nothing is left then
+        out = _put_beside(self, a, prepend, append)
+        for _ in range(min(integer("diff", "n", n, 0), out.shape[a])):  # nothing is left then
             m = max(out.shape[a] - 1, 0)
             out = out.narrow(a, min(1, out.shape[a]), m) - out.narrow(a, 0, m)
         return out
@@ -260,6 +276,19 @@ def _listed(tensors: Sequence[Any]) -> list[Tensor]:
     if not given:
         raise ArgumentError("a stack takes at least one tensor.")
     return [tensor_of(t, "a stack", *given) for t in given]
+
+
+def _put_beside(x: Any, axis: int, before: Any, after: Any) -> Tensor:
+    """x between what is put before and after it along an axis, where anything is."""
+    if before is None and after is None:
+        return result(x.uop, x)
+    edge = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+    parts = [None if t is None else tensor_of(t, "diff", x) for t in (before, after)]
+    first, last = (t if t is None or t.ndim else t.expand(*edge) for t in parts)
+    ends = ([] if first is None else [first], [] if last is None else [last])
+    joined_parts = [*ends[0], x, *ends[1]]
+    out: Tensor = joined_parts[0].cat(*joined_parts[1:], axis=axis)
+    return out
 
 
 def _atan2(y: UOp, x: UOp) -> UOp:

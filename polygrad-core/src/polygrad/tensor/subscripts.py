@@ -176,7 +176,7 @@ def _arrays_of(items: tuple[Any, ...], beside: Sequence[Base]) -> list[Any]:
             )
         elif isinstance(item, range):
             out += _arrays(list(item), beside)
-        elif isinstance(item, (Base, list, tuple)) or getattr(item, "shape", ()) != ():
+        elif isinstance(item, (Base, list, tuple)) or _is_array(item):
             out += _arrays(item, beside)
         elif isinstance(item, Symbol):
             out.append(item)
@@ -186,6 +186,13 @@ def _arrays_of(items: tuple[Any, ...], beside: Sequence[Base]) -> list[Any]:
             given = shown(item)
             raise ArgumentError(f"an index is made of integers, slices and arrays, not {given}.")
     return out
+
+
+def _is_array(item: Any) -> bool:
+    """Whether this is an array, or a number of an array library other than numpy's integers."""
+    shape = getattr(item, "shape", None)
+    integer = getattr(getattr(item, "dtype", None), "kind", None) in ("i", "u")
+    return shape is not None and not (shape == () and integer)
 
 
 def _arrays(item: Any, beside: Sequence[Base]) -> list[Array]:

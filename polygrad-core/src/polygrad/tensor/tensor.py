@@ -13,7 +13,7 @@ from ..errors import public
 from ..uop.ops import UOp
 from . import base, host
 from .base import Base, Flag, _leaves, away, maybe, wants_gradient
-from .keeping import Keeping
+from .peer_names import PeerNames
 from .store import bind, device_name, own
 
 
@@ -30,7 +30,7 @@ class _Class(type):
         settings.Context(TRAINING=bool(value)).__enter__()
 
 
-class Tensor(Keeping, metaclass=_Class):
+class Tensor(PeerNames, metaclass=_Class):
     """A lazy array: operations build a graph, which runs when a value is needed.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])

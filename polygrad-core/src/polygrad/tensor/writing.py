@@ -202,12 +202,16 @@ class Writing(Decompositions):
         value = operator(other)
         if value is NotImplemented:
             return NotImplemented  # type: ignore[no-any-return]
+        return self._take(f"{sign}=", f"x = x {sign} y", value)
+
+    def _take(self, name: str, instead: str, value: Any) -> Tensor:
+        """Become the value of an operation on self, which must have its shape and kind."""
         if value.shape != self.shape:
-            raise ShapeError(f"{sign}=: the result {value.shape} does not fit shape {self.shape}.")
+            raise ShapeError(f"{name}: the result {value.shape} does not fit shape {self.shape}.")
         if not _kept_kind(value.dtype, self.dtype):
             raise DTypeError(
-                f"{sign}=: a result of {value.dtype.name} does not fit {self.dtype.name};"
-                f" use x = x {sign} y instead, or cast."
+                f"{name}: a result of {value.dtype.name} does not fit {self.dtype.name};"
+                f" use {instead} instead, or cast."
             )
         self._assign(value.uop.cast(self.dtype), _tracked(value))
         return self  # type: ignore[return-value]
