@@ -10,13 +10,14 @@ from ..target import Target
 from ..uop.ops import Ops, UOp
 from ..uop.spec_program import lacking
 from . import chain, ordered
+from .accumulators import with_accumulators
 from .chain_stages import is_chain
 from .kernel import Kernel, canonical
 from .lists import Choice, replay
 from .lower import lower
 from .ordered import is_ordered
 from .recipes import choose
-from .words import in_words
+from .words import in_words, lacks, needs_both
 
 __all__ = ["compile_kernel", "lowered", "optimize", "prepared"]
 
@@ -57,10 +58,12 @@ def lowered(kernel: Kernel, target: Target, name: str) -> LinearProgram:
 
 
 def prepared(sink: UOp, target: Target) -> UOp:
-    """A SINK in types that the target has: 64-bit integers as words where it lacks them. Raises
-    UnsupportedOp for what cannot be."""
+    """A SINK in types that the target has: 64-bit integers as words where it lacks them, in an
+    ordered kernel where words alone do not do. Raises UnsupportedOp for what cannot be."""
     if not target.supports(Ops.ADD, dtypes.float64):
         _refuse_float64(sink, target)
+    if lacks(target) and any(map(needs_both, sink.toposort())):
+        sink = with_accumulators(sink)
     return UOp(Ops.SINK, sink.dtype, tuple(in_words(sink.src, target)), sink.arg)
 
 

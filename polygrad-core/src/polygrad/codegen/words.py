@@ -6,8 +6,9 @@ its high word, so a buffer of n is one of 2 n words; a register value is two val
 of sums of short pieces of the words, which cannot carry. Counters and offsets (`index`) are no part
 of this: on such a machine they have 32 bits.
 
-What stays undone (products over an axis, running products and extremes) raises UnsupportedOp by
-name.
+Products over loops, running ones and running extremes are no reductions of single words, so they
+are accumulators before they come here (`accumulators.py`). What stays undone (the bits of float64,
+stores that combine) raises UnsupportedOp by name.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ def is_wide(dtype: DType) -> bool:
 def lacks(target: Target) -> bool:
     """Whether 64-bit integers must be taken apart for this machine."""
     return not target.supports(Ops.ADD, dtypes.int64)
+
+
+def needs_both(node: UOp) -> bool:
+    """Whether this runs over loops and each step needs both words of the one before."""
+    whole = node.op is Ops.REDUCE and node.arg is Ops.MUL
+    running = node.op is Ops.SCAN and node.arg is not Ops.ADD
+    return (whole or running) and is_wide(node.dtype)
 
 
 def in_words(roots: Iterable[UOp], target: Target) -> list[UOp]:
@@ -135,7 +143,7 @@ class _Split:
         if op is Ops.VARIABLE:
             return _variable(node)
         if op in (Ops.REDUCE, Ops.SCAN):
-            return self._reduced(node)
+            return self._sum(node) if node.arg is Ops.ADD else self._extreme(node)
         if op is Ops.AFTER:
             low, high = self.words[node.src[0]]
             order = tuple(part for s in node.src[1:] for part in self.parts(s))
@@ -184,13 +192,6 @@ class _Split:
             return extended(UOp(node.op, dtypes.int32, short), node.dtype)
         quotient, rest = divided(self.words[a], self.words[b], signed=signed)
         return quotient if divides else rest
-
-    def _reduced(self, node: UOp) -> Words:
-        if node.arg is Ops.ADD:
-            return self._sum(node)
-        if node.op is Ops.REDUCE and node.arg in (Ops.MAXIMUM, Ops.MINIMUM):
-            return self._extreme(node)
-        raise self._refusal(f"{node.op.name} by {node.arg.name} of {node.dtype.name}")
 
     def _sum(self, node: UOp) -> Words:
         """The words in pieces so short that the sum of each stays below 2^32."""

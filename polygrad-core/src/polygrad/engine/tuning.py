@@ -179,11 +179,14 @@ def _searched(device: Device, sink: UOp, name: str, width: int) -> Found | None:
     """Run a search. None where the kernel cannot be put on a bench."""
     from ..codegen import optimize, prepared
     from ..codegen.kernel import canonical
+    from ..codegen.ordered import is_ordered
     from ..codegen.search import search
     from .bench import Bench, addresses_are_known
     from .runtime import current
 
     sink = prepared(sink, device.target)
+    if is_ordered(sink):
+        return None
     kernel = canonical(sink)
     if not addresses_are_known(kernel):
         log.info("%s is not searched: it reads addresses from data, unguarded", name)

@@ -12,7 +12,7 @@ chosen here; where the graph leaves an order open, the author's is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,17 +68,26 @@ def expanded(sink: UOp) -> UOp:
 
 
 def _accumulated(node: UOp, src: tuple[UOp, ...], ident: int) -> UOp:
-    value, loops = src[0], src[1:]
+    read, step = accumulator(UOp(Ops.REDUCE, node.dtype, src, node.arg), ident)
+    return read(UOp(Ops.END, dtypes.void, (step, *src[1:])))
+
+
+def accumulator(node: UOp, ident: int) -> tuple[Callable[[UOp], UOp], UOp]:
+    """The LOCAL of this number that a REDUCE or SCAN fills: how it is read after an effect, and the
+    effect that takes one value."""
+    value, *loops = node.src
     dtype = node.dtype.arithmetic
     place = UOp(Ops.LOCAL, dtype, (), (1, "register", ident))
-    outer = sorted(ranges_of(UOp(Ops.REDUCE, node.dtype, src, node.arg)), key=lambda r: r.arg[0])
+    outer = sorted(ranges_of(node).difference(loops), key=lambda r: r.arg[0])
     start = _element(place.after(*outer) if outer else place)
     first = start.store(UOp.const(dtype, identity(node.arg, dtype)))
-    running = _element(place.after(first, *loops))
-    old = UOp(Ops.LOAD, dtype, (running,))
-    step = running.store(UOp.alu(node.arg, old, value.cast(dtype)))
-    done = UOp(Ops.END, dtypes.void, (step, *loops))
-    return UOp(Ops.LOAD, dtype, (_element(place.after(done)),)).cast(node.dtype)
+    old = UOp(Ops.LOAD, dtype, (_element(place.after(first, *loops)),))
+    step = old.src[0].store(UOp.alu(node.arg, old, value.cast(dtype)))
+
+    def read(effect: UOp) -> UOp:
+        return UOp(Ops.LOAD, dtype, (_element(place.after(effect)),)).cast(node.dtype)
+
+    return read, step
 
 
 def _element(base: UOp) -> UOp:
