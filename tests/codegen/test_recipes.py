@@ -53,6 +53,13 @@ def lanes(kernel: Kernel) -> list[int]:
     return sorted(length(r) for r in kernel.of_kind("vector"))
 
 
+@pytest.mark.parametrize("shape", [(4096, 256), (64, 16384)])
+def test_rows_of_a_scan_are_blocks(shape: tuple[int, int]) -> None:
+    """What counts is the work of a row, not that it is one step of the loop over rows."""
+    grid = chosen(leaf(*shape).scan(Ops.MAXIMUM, 1)).of_kind("grid")
+    assert size([length(r) for r in grid]) >= 64
+
+
 def test_columns_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
     assert lanes(chosen(matmul(leaf(64, 32), leaf(32, 56)))) == [8, 16]
     assert lanes(chosen(matmul(leaf(64, 32), leaf(32, 64)))) == [16]

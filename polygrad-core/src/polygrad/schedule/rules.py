@@ -23,7 +23,7 @@ LONG: Final = 1 << 16  # elements read by the whole reduction
 # nodes without storage of their own
 _LEAVES: Final = frozenset({Ops.CONST, Ops.IOTA, Ops.VARIABLE})
 # nodes whose values a kernel of theirs leaves in memory
-_STORED: Final = frozenset({Ops.SCATTER, Ops.COPY, Ops.KERNEL, Ops.CONTIGUOUS})
+_STORED: Final = frozenset({Ops.SCAN, Ops.SCATTER, Ops.COPY, Ops.KERNEL, Ops.CONTIGUOUS})
 PARTS: Final = (64, 256)  # wanted number of partial results along the split axis
 # Functions with a value that is cheaper to have alone: by name, number of the value -> number of
 # the same value by another way, which is taken where no other value of the call is read. Floors

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
-from ...uop.ops import UOp
-from ..kernel import Kernel, length, static
+from ...uop.ops import UOp, size
+from ..kernel import Kernel, extent, length, static
 from ..transform import bind, bindable, block, parts_of, reorder
 from .common import (
     BLOCK_ELEMENTS,
@@ -45,7 +45,8 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
             at = outputs.index(vector)
             outputs[at : at + 1] = [] if outer is None else [outer]
             width = length(lane)
-    made = spread(kernel, [r for r in outputs if bindable(kernel, r)], width)
+    steps = size([extent(r) for r in kernel.order if r.arg[1] == "seq"])  # of a scan or a scatter
+    made = spread(kernel, [r for r in outputs if bindable(kernel, r)], width * steps)
     return replace(stream_out(made, target), recipe="elementwise")
 
 
