@@ -10,6 +10,7 @@ import pytest
 from polygrad import Context, Tensor, dtypes
 from polygrad.errors import ArgumentError, ShapeError
 from polygrad.schedule import KernelItem, schedule
+from polygrad.tensor import ordering, sorting
 from polygrad.tensor.base import result
 from polygrad.tensor.radix import _in_parts, _radix_stream, _radix_take
 from polygrad.uop.kernel import call
@@ -35,6 +36,13 @@ def test_any_length(device: str, n: int, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(values.numpy(), np.sort(a))
     np.testing.assert_array_equal(places.numpy(), stable(a))
     assert places.dtype is dtypes.int32
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small matrices are sorted as large ones are."""
+    for module in (ordering, sorting):
+        monkeypatch.setattr(module, "SMALL", 0)
 
 
 # Rows that a network sorts, whole or ragged; that a block sorts by digits; that fall into parts.
@@ -68,6 +76,7 @@ def same_bits(got: np.ndarray, want: np.ndarray) -> None:
 
 @pytest.mark.parametrize("shape", MANY, ids=str)
 @pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE], ids=lambda d: d.__name__)
+@pytest.mark.usefixtures("large")
 def test_long_rows_alone_and_with_places(
     shape: tuple[int, int], dtype: Any, rng: np.random.Generator
 ) -> None:
@@ -86,6 +95,7 @@ def test_long_rows_alone_and_with_places(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8], ids=lambda d: d.__name__)
 @pytest.mark.parametrize("shape", [(9, 144), (2, 600)], ids=str)
+@pytest.mark.usefixtures("large")
 def test_values_alone(
     device: str, shape: tuple[int, int], dtype: Any, rng: np.random.Generator
 ) -> None:
@@ -128,6 +138,7 @@ def launches(*wanted: Tensor) -> list[str]:
     return [info.name if info else "-" for info in infos]
 
 
+@pytest.mark.usefixtures("large")
 def test_one_sort_gives_values_and_places(rng: np.random.Generator) -> None:
     """Nor is what it leaves in memory copied."""
     values, places = Tensor(rng.integers(0, 9, (40, 70)).astype(np.int32)).sort()
@@ -137,6 +148,7 @@ def test_one_sort_gives_values_and_places(rng: np.random.Generator) -> None:
     assert launches(floats)[-1] == "restore"
 
 
+@pytest.mark.usefixtures("large")
 def test_values_alone_have_a_gradient(device: str, rng: np.random.Generator) -> None:
     a = rng.normal(size=(2, 600)).astype(np.float32)
     x = Tensor(a, requires_grad=True)
@@ -149,6 +161,7 @@ def test_values_alone_have_a_gradient(device: str, rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float8_e5m2, dtypes.float8_e4m3fn])
+@pytest.mark.usefixtures("large")
 def test_narrow_floats(device: str, dtype: Any, rng: np.random.Generator) -> None:
     x = Tensor(rng.normal(size=70).astype(np.float32)).cast(dtype).realize()
     a = x.float().numpy()
@@ -227,6 +240,7 @@ def test_topk(device: str, largest: bool, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16], ids=lambda d: d.__name__)
 @pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.usefixtures("large")
 def test_the_first_of_long_rows(
     device: str, dtype: Any, largest: bool, rng: np.random.Generator
 ) -> None:
@@ -252,6 +266,7 @@ def test_ranks_of_long_rows(dtype: Any, rng: np.random.Generator) -> None:
         same_bits(values.numpy(), np.take_along_axis(a, want[:, :300], -1))
 
 
+@pytest.mark.usefixtures("large")
 def test_the_first_of_a_long_axis_that_is_not_the_last(rng: np.random.Generator) -> None:
     a = rng.normal(size=(2, 800, 3)).astype(np.float32)
     values, places = Tensor(a).topk(5, 1)
@@ -260,6 +275,7 @@ def test_the_first_of_a_long_axis_that_is_not_the_last(rng: np.random.Generator)
     np.testing.assert_array_equal(Tensor(a).kthvalue(400, 1)[0].numpy(), np.sort(a, 1)[:, 399])
 
 
+@pytest.mark.usefixtures("large")
 def test_gradients_of_what_is_selected(device: str, rng: np.random.Generator) -> None:
     a = rng.permutation(700).astype(np.float32)
     x = Tensor(a, requires_grad=True)
@@ -347,6 +363,7 @@ def test_median(device: str, axis: int | None, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("n", [600, 601])
+@pytest.mark.usefixtures("large")
 def test_quantiles_of_long_rows(n: int, rng: np.random.Generator) -> None:
     a = rng.integers(0, 200, (2, n)).astype(np.float64)
     with Context(POLY_DEV="cpu"):
@@ -358,6 +375,7 @@ def test_quantiles_of_long_rows(n: int, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(np.isnan(Tensor(a).median(1).numpy()), [False, True])
 
 
+@pytest.mark.usefixtures("large")
 def test_the_median_of_a_long_row(device: str, rng: np.random.Generator) -> None:
     a = rng.integers(0, 200, 514).astype(np.float32)
     assert Tensor(a).median().item() == np.median(a)

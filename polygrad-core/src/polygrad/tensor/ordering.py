@@ -26,6 +26,7 @@ from .network import LONGEST, network
 from .radix import radix
 
 CHUNK: Final = 256  # elements that are looked through together for zeros and NaN
+SMALL: Final = 1 << 14  # elements of a matrix below which a small graph is what counts
 
 
 def sorted_words(words: UOp, low: int, bits: int) -> UOp:
@@ -95,6 +96,9 @@ def ordered(x: UOp, shape: Shape, descending: bool = False) -> tuple[UOp, UOp]:
     if rows * n == 0 or n == 1:
         return x.reshape(shape), UOp.const(dtypes.int32, 0).broadcast_to(shape)
     u, bits = x.detach(), key_bits(x.dtype)
+    if rows * n < SMALL:
+        places = argsorted(u, descending)
+        return picked(x, places).reshape(shape), places.reshape(shape)
     key = keys(u, descending)
     alone = _values(u, sorted_words(key, 0, bits), (0, shape, descending))
     if bits > WORD:
@@ -148,10 +152,17 @@ def _key(word: UOp, low: int, dtype: DType) -> UOp:
     return (word >> low).cast(word_of(key_bits(dtype)))
 
 
+def chunk_of(n: int) -> int:
+    """The elements of a chunk of a row of n; a short row is one."""
+    return n if n <= LONGEST else CHUNK
+
+
 def by_chunk(condition: UOp) -> UOp:
     """For how many elements of each chunk of each row it holds."""
-    (rows, n), chunks = condition.shape, -(-condition.shape[1] // CHUNK)
-    whole = condition.pad([(0, 0, 0), (0, chunks * CHUNK - n, 0)]).reshape((rows, chunks, CHUNK))
+    rows, n = condition.shape
+    size = chunk_of(n)
+    chunks = -(-n // size)
+    whole = condition.pad([(0, 0, 0), (0, chunks * size - n, 0)]).reshape((rows, chunks, size))
     return whole.cast(dtypes.int32).reduce(Ops.ADD, (2,)).contiguous()
 
 
@@ -166,7 +177,8 @@ def _restore(rows: int, n: int, dtype: DType, word: DType, low: int, descending:
     words_of(word, low < word.bits and dtype.is_float)
     x, out = (Placeholder.param(slot, dtype, (rows, n)) for slot in (0, 5))
     words = Placeholder.param(1, word, (rows, n))
-    special = Placeholder.param(2, dtypes.int32, (rows, -(-n // CHUNK)))
+    size = chunk_of(n)
+    special = Placeholder.param(2, dtypes.int32, (rows, -(-n // size)))
     firsts = [Placeholder.param(slot, dtypes.int32, (rows,)) for slot in (3, 4)]
     loops = Loops()
     row, i = loops(0, rows, "grid"), loops(0, n)
@@ -174,10 +186,10 @@ def _restore(rows: int, n: int, dtype: DType, word: DType, low: int, descending:
     plain = out[row, i].store(value).end(i)
     next_ = [local(dtypes.int32, 1, k) for k in range(2)]  # places of zeros and of NaN
     begun = [m.after(row)[0].store(f[row].load()) for m, f in zip(next_, firsts, strict=True)]
-    chunk = loops(0, -(-n // CHUNK))
-    length = (UOp.index(n) - chunk * CHUNK).minimum(CHUNK) if n % CHUNK else UOp.index(CHUNK)
+    chunk = loops(0, -(-n // size))
+    length = (UOp.index(n) - chunk * size).minimum(size) if n % size else UOp.index(size)
     k = loops(0, special[row, chunk].load().ne(0).where(length, 0))
-    element = x[row, chunk * CHUNK + k].load()
+    element = x[row, chunk * size + k].load()
     wide = element.cast(dtype.arithmetic)
     zero, none = wide.eq(0.0), wide.ne(wide)
     places = [m.after(*begun, chunk, k)[0] for m in next_]

@@ -16,7 +16,7 @@ from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
 from .joining import concatenate
 from .loops import Loops, within, words_of
-from .ordering import CHUNK, by_chunk, order, picked, total
+from .ordering import by_chunk, chunk_of, order, picked, total
 
 PART: Final = 1 << 14  # elements that one block counts
 _BITS: Final = 8  # of a digit
@@ -146,15 +146,16 @@ class _Chunks:
     def __init__(self, rows: int, n: int, dtype: DType) -> None:
         words_of(dtype, True)
         self.key = Placeholder.param(0, dtype, (rows, n))
-        self.some = Placeholder.param(1, dtypes.int32, (rows, -(-n // CHUNK)))
+        size = chunk_of(n)
+        self.some = Placeholder.param(1, dtypes.int32, (rows, -(-n // size)))
         self.wanted = Placeholder.param(2, dtype, (rows,))
         self.number = Placeholder.param(3, dtypes.int32, (rows,))
         loops = Loops()
-        self.row, self.chunk = loops(0, rows, "grid"), loops(0, -(-n // CHUNK))
-        left = UOp.index(n) - self.chunk * CHUNK
-        length = left.minimum(CHUNK) if n % CHUNK else UOp.index(CHUNK)
+        self.row, self.chunk = loops(0, rows, "grid"), loops(0, -(-n // size))
+        left = UOp.index(n) - self.chunk * size
+        length = left.minimum(size) if n % size else UOp.index(size)
         self.k = loops(0, self.some[self.row, self.chunk].load().ne(0).where(length, 0))
-        self.place = self.chunk * CHUNK + self.k
+        self.place = self.chunk * size + self.k
         self.element = self.key[self.row, self.place].load()
         self.than = self.wanted[self.row].load()
 

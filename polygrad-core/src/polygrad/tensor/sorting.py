@@ -20,7 +20,7 @@ from .joining import concatenate
 from .kernels import Kernels
 from .keys import key_bits, keys
 from .network import LONGEST
-from .ordering import order, ordered, picked
+from .ordering import SMALL, order, ordered, picked
 from .random import words
 from .reduce import narrow, wide
 from .search import search
@@ -49,6 +49,11 @@ def _back(matrix: UOp, shape: Shape, axis: int) -> UOp:
     u = matrix.reshape((*rest, matrix.shape[1]))
     rank = len(shape)
     return u.permute((*range(axis), rank - 1, *range(axis, rank - 1)))
+
+
+def _is_large(shape: Shape, n: int) -> bool:
+    """Are rows of n elements, and the whole, too long to be sorted for a few of them?"""
+    return n > LONGEST and math.prod(shape) >= SMALL
 
 
 def _sortable(name: str, t: Any) -> None:
@@ -114,7 +119,7 @@ class Sorting(Kernels):
         count = integer("topk", "k", k, 0)
         if count > n:
             raise ArgumentError(f"topk: k is {count}, axis {at} of {self.shape} has {n} elements.")
-        if self.ndim and n > LONGEST and 0 < count <= n // FEW:
+        if self.ndim and _is_large(self.shape, n) and 0 < count <= n // FEW:
             return self._few(at, count, bool(largest))
         values, places = self.sort(at, descending=largest)
         if not self.ndim:
@@ -166,7 +171,7 @@ class Sorting(Kernels):
         """Where the elements of ascending ranks are in each row of a matrix, a column each."""
         _sortable(name, self)
         key, bits = keys(rows.detach()), key_bits(rows.dtype)
-        if rows.shape[1] > LONGEST:
+        if _is_large(rows.shape, rows.shape[1]):
             return places_of(key, bits, ranks)
         places = order(key, bits)
         return concatenate([_column(places, r) for r in ranks], 1)
@@ -305,7 +310,7 @@ class Sorting(Kernels):
 
     def _elements(self, name: str, rows: UOp, ranks: Sequence[int]) -> dict[int, UOp]:
         """The elements of ascending ranks in each row of a matrix, as columns."""
-        if rows.shape[1] > LONGEST and len(ranks) <= MOST_RANKS:
+        if _is_large(rows.shape, rows.shape[1]) and len(ranks) <= MOST_RANKS:
             found = picked(rows, self._ranked(name, rows, ranks))
             return {rank: _column(wide(found), i) for i, rank in enumerate(ranks)}
         lined = wide(result(rows, self).sort(1)[0].uop)
