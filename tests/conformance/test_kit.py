@@ -329,6 +329,17 @@ def test_the_verb_writes_a_report(
     assert data["failed"] == 0 and data["passed"] == len(data["checks"]) == 2
 
 
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygrad.cli.conformance.run_checks", lambda *_: pytest.fail("it ran"))
+    for file, why in ((tmp_path, "Is a directory"), (tmp_path / "no" / "x", "No such file or")):
+        assert main(["conformance", "interp", "--report", str(file)]) == 1
+        assert capsys.readouterr().err.startswith(
+            f"polygrad: the report {file} cannot be written: {why}"
+        )
+
+
 def test_the_verb_fails_where_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "interp", "-k", "nonsense"]) == 1
     out, err = capsys.readouterr()

@@ -274,7 +274,7 @@ def test_a_name_that_nobody_could_ask_for_is_told(install, name) -> None:
         registry.find(registry.DEVICES, name)
     assert text(error) == (
         f"acme-npu 1.2 offers a device {name!r} (acme_npu:plugin): a name is lower-case letters,"
-        " digits and '_', a letter first, and none of auto, none."
+        " digits and '_', a letter first, not auto or none."
     )
 
 

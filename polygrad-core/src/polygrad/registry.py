@@ -213,8 +213,7 @@ def _one(candidates: list[Record]) -> Record:
                 "invalid",
                 PluginInvalid,
                 f"{record.package} offers a {record.kind} {record.name!r} ({record.value}): a name"
-                " is lower-case letters, digits and '_', a letter first, and none of"
-                f" {', '.join(WORDS)}.",
+                f" is {NAMES}.",
             )
     rest = [r for r in candidates if r.state != "refused" and not _misnamed(r)]
     if not rest:
@@ -256,13 +255,17 @@ def _stranger(record: Record) -> bool:
 
 
 WORDS = ("auto", "none")  # mean something else where names are given
+NAMES = f"lower-case letters, digits and '_', a letter first, not {' or '.join(WORDS)}"
+
+
+def is_name(name: str) -> bool:
+    """Whether a plugin can be asked for by this name (POLY_DEV, POLY_PLUGINS, `cpu:1`)."""
+    plain = name.isascii() and name.isidentifier() and name == name.lower() and name[0] != "_"
+    return plain and name not in WORDS
 
 
 def _misnamed(record: Record) -> bool:
-    """Whether nobody could ask for it by its name (POLY_DEV, POLY_PLUGINS, `cpu:1`)."""
-    name = record.name
-    plain = name.isascii() and name.isidentifier() and name == name.lower() and name[0] != "_"
-    return not plain or name in WORDS
+    return not is_name(record.name)
 
 
 # ---- loading one descriptor

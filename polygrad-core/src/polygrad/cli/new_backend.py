@@ -26,17 +26,22 @@ def report(name: str, folder: str | None) -> Result:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise FileError(f"{root} exists already. Give another place with --dir.")
     files = dict(_files(name))
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
+    try:
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(
+            f"{root} cannot be written: {error.strerror}. Give another place with --dir."
+        ) from error
     data = {"device": name, "folder": str(root), "files": sorted(files)}
     return Result(data, "\n".join([f"wrote {len(files)} files to {root}", "", *_next(name, root)]))
 
 
 def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+    if not registry.is_name(name) or keyword.iskeyword(name):
         raise UnknownName(
-            f"{name!r} cannot be a device's name: small letters, digits and _, a letter first."
+            f"{name!r} cannot be a device's name: {registry.NAMES}, and no keyword of Python."
         )
     owner = registry.OWNERS.get((registry.DEVICES, name))
     if owner is not None:
