@@ -80,4 +80,4 @@ def test_a_place_that_cannot_be_written_is_told(
     (tmp_path / "file").write_text("")
     for verb in ("new-backend", "new-format"):
         assert main([verb, "acme", "--dir", str(tmp_path / "file" / "sub")]) == 1
-        assert "Not a directory. " in capsys.readouterr().err
+        assert "cannot be made a folder: Not a directory. Give" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .. import registry
 from ..errors import FileError, UnknownName
+from . import folders
 from .command import Result
 
 TEMPLATE = Path(__file__).with_name("templates") / "backend"
@@ -26,14 +27,9 @@ def report(name: str, folder: str | None) -> Result:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise FileError(f"{root} exists already. Give another place with --dir.")
     files = dict(_files(name))
-    try:
-        for path, text in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(
-            f"{root} cannot be written: {error.strerror}. Give another place with --dir."
-        ) from error
+    for path, text in files.items():
+        folders.make((root / path).parent, "--dir")
+        (root / path).write_text(text, encoding="utf-8")
     data = {"device": name, "folder": str(root), "files": sorted(files)}
     return Result(data, "\n".join([f"wrote {len(files)} files to {root}", "", *_next(name, root)]))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from .. import __version__, registry
 from ..errors import ArgumentError, FileError, shown
 from ..files import atomic
-from . import format_template
+from . import folders, format_template
 from .command import Result
 
 
@@ -49,12 +49,7 @@ def report(name: str, folder: str) -> Result:
 
 
 def _write(target: Path, text: str) -> str:
-    try:
-        os.makedirs(target.parent, exist_ok=True)
-    except OSError as error:
-        raise FileError(
-            f"{target.parent} cannot be made: {error.strerror}. Choose another --dir."
-        ) from error
+    folders.make(target.parent, "--dir")
     with atomic(target) as file:
         file.write(text.encode())
     return str(target)
