@@ -83,3 +83,13 @@ def test_wrong_targets_are_told(bundle, capsys, install) -> None:
         " descriptor has no `cross`.\n"
     )
     assert registry.find(registry.DEVICES, "acme") is not None
+
+
+def test_a_place_that_cannot_be_written_is_told(bundle, tmp_path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    output = tmp_path / "file"
+    assert main(["compile", "--target", "interp", str(bundle), "-o", str(output)]) == 1
+    assert capsys.readouterr().err == (
+        f"polygrad: {output} cannot be made a folder: File exists. Give another place with"
+        " --output.\n"
+    )

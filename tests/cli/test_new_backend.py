@@ -48,7 +48,8 @@ def test_a_folder_is_made_beside_if_none_is_named(
 @pytest.mark.parametrize(
     "name,said",
     [
-        ("Acme", "'Acme' cannot be a device's name: small letters, digits and _"),
+        ("Acme", "'Acme' cannot be a device's name: lower-case letters, digits and '_', a letter"),
+        ("auto", "'auto' cannot be a device's name"),
         ("1st", "cannot be a device's name"),
         ("a-b", "cannot be a device's name"),
         ("class", "cannot be a device's name"),
@@ -71,3 +72,12 @@ def test_a_folder_that_holds_anything_is_left_alone(
     assert main(["new-backend", "acme", "--dir", str(tmp_path)]) == 1
     assert "exists already. Give another place with --dir." in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for verb in ("new-backend", "new-format"):
+        assert main([verb, "acme", "--dir", str(tmp_path / "file" / "sub")]) == 1
+        assert "cannot be made a folder: Not a directory. Give" in capsys.readouterr().err

@@ -67,9 +67,13 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Acme", "a format's name is lower-case letters, digits and '_', such as 'acme', not"),
-        ("../x", "a format's name is lower-case"),
-        ("class", "a format's name is lower-case"),
+        (
+            "Acme",
+            "'Acme' cannot be a format's name: lower-case letters, digits and '_', a",
+        ),
+        ("none", "'none' cannot be a format's name"),
+        ("../x", "cannot be a format's name"),
+        ("class", "cannot be a format's name"),
         ("gguf", "the format 'gguf' belongs to polygrad-formats; choose another name."),
     ],
 )

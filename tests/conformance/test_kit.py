@@ -329,6 +329,17 @@ def test_the_verb_writes_a_report(
     assert data["failed"] == 0 and data["passed"] == len(data["checks"]) == 2
 
 
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygrad.cli.conformance.run_checks", lambda *_: pytest.fail("it ran"))
+    for file, why in ((tmp_path, "Is a directory"), (tmp_path / "no" / "x", "No such file or")):
+        assert main(["conformance", "interp", "--report", str(file)]) == 1
+        assert capsys.readouterr().err.startswith(
+            f"polygrad: the report {file} cannot be written: {why}"
+        )
+
+
 def test_the_verb_fails_where_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "interp", "-k", "nonsense"]) == 1
     out, err = capsys.readouterr()
@@ -374,8 +385,12 @@ def test_the_page_lists_the_least_machine_as_it_is_asked_for() -> None:
     assert [kinds for _, kinds in rows] == [said[which] for which, _ in least.OPERATIONS]
 
 
+@pytest.mark.parametrize("vector_bytes", [0, 8, 16])
 @pytest.mark.parametrize("room", ["functions/", "tensors/"])
-def test_the_least_machine_is_enough_for_the_whole_library(outcomes: Any, room: str) -> None:
+def test_the_least_machine_is_enough_for_the_whole_library(
+    outcomes: Any, room: str, vector_bytes: int
+) -> None:
+    """With one register, a cache of one byte, and the narrowest vectors or none."""
     from polygrad.device import least
 
     kinds = {"ints": least.INTS, "floats": least.FLOATS, "bool": least.BOOL}
@@ -384,8 +399,18 @@ def test_the_least_machine_is_enough_for_the_whole_library(outcomes: Any, room: 
         for which, names in least.OPERATIONS
         for name in names.split()
     }
-    least_target = {"ops": ops, "max_buffers": 4, "grid_only": False, "registers": 1}
-    found = outcomes(room, target=least_target | {"cache_bytes": (1,)})
+    if vector_bytes:
+        ops[Ops.LANES] = least.INTS | least.FLOATS
+    target = {
+        "ops": ops,
+        "max_buffers": 4,
+        "grid_only": False,
+        "registers": 1,
+        "cache_bytes": (1,),
+        "vector_bytes": vector_bytes,
+        "memory_bytes": tuple(1 << i for i in range(vector_bytes.bit_length())),
+    }
+    found = outcomes(room, target=target)
     assert len(found) > 30
     assert not [f"{o.id}\n{o.report}" for o in found if not o.ok]
 

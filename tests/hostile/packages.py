@@ -59,6 +59,23 @@ PACKAGES = {
     "its duplicate": Package("dup-two", "dup"),
     "reserved name": Package("evil-pkg", "cuda", "raise SystemExit('I ran')\n", version="0.1"),
     "the name of one of ours": Package("evil-two", "cpu", "raise SystemExit('I ran')\n"),
+    "an exception of its own making": Package(
+        "base-npu", "based", "class Halt(BaseException): pass\nraise Halt('now')\n"
+    ),
+    "an error without a text": Package(
+        "mute-npu", "mute", "class Mute(Exception):\n    def __str__(self): return self.nothing\n"
+        "raise Mute\n"
+    ),
+    "a field of another type": Package(
+        "field-npu", "field", after="plugin = DevicePlugin(name='field', api=(1, 0), device=5, "
+        "probe='a:b')\n"
+    ),
+    "a name that nobody can ask for": Package("upper-npu", "Upper"),
+    "a word in place of a name": Package("auto-npu", "auto", "raise SystemExit('I ran')\n"),
+    "an alias that is ours": Package(
+        "alias-npu", "aliased", after="plugin = DevicePlugin(name='aliased', api=(1, 0), "
+        "device='alias_npu:Machine', probe='alias_npu:probe', aliases=('webgpu',))\n"
+    ),
     "prints on import": Package("loud-npu", "loud", "print('BUY ACME NPUS')\n"),
     "non-ASCII metadata": Package(
         "umlaut-npu", "umlaut", metadata="Author: Größe 名前\n".encode()

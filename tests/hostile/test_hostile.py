@@ -88,6 +88,15 @@ SAID = {
     "reserved name": "PluginReserved: evil-pkg 0.1 may not provide the device 'cuda': that name"
     " belongs to polygrad-backend-cuda.",
     "the name of one of ours": WORKS,
+    "an exception of its own making": "PluginLoadError: device 'based' (base-npu 1.2.0,"
+    " base_npu:plugin) failed to load: Halt: now. Disable: POLY_PLUGINS=-based",
+    "an error without a text": "PluginLoadError: device 'mute' (mute-npu 1.2.0, mute_npu:plugin)"
+    " failed to load: Mute: (its text cannot be made: AttributeError). Disable:"
+    " POLY_PLUGINS=-mute",
+    "a field of another type": "PluginLoadError: device 'field' (field-npu 1.2.0, field_npu:plugin)"
+    " failed to load: TypeError: DevicePlugin.device is 5, expected text of the form"
+    " 'package.module:attribute'. Disable: POLY_PLUGINS=-field",
+    "an alias that is ours": WORKS,
     "prints on import": WORKS,
     "non-ASCII metadata": WORKS,
     "metadata that are not UTF-8": WORKS,
@@ -100,6 +109,19 @@ def test_who_asks_for_it_is_told(site: Path, wrong: str) -> None:
     done = python(site, "-c", USE, POLY_DEV=PACKAGES[wrong].name)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == SAID[wrong]
+
+
+def test_a_name_of_ours_is_nobodys_alias(site: Path) -> None:
+    done = python(site, "-c", USE, POLY_DEV="webgpu")
+    assert done.stdout.startswith(
+        "DeviceNotInstalled: device 'webgpu' is not installed. Run: pip install"
+    )
+
+
+def test_a_name_that_no_package_offers_is_told_whatever_the_others_do(site: Path) -> None:
+    done = python(site, "-c", USE, POLY_DEV="upper")
+    line = done.stdout.splitlines()[-1]  # one prints when it is asked for its aliases
+    assert line.startswith("DeviceUnknown: no device named 'upper'.")
 
 
 def test_a_crash_or_a_hang_in_a_probe_is_a_row(site: Path) -> None:
@@ -134,6 +156,12 @@ def test_plugins_says_how_far_each_comes(site: Path) -> None:
         ("typed", "type-npu"): "invalid",
         ("named", "name-npu"): "invalid",
         ("future", "future-npu"): "incompatible",
+        ("based", "base-npu"): "failed",
+        ("mute", "mute-npu"): "failed",
+        ("field", "field-npu"): "failed",
+        ("Upper", "upper-npu"): "invalid",
+        ("auto", "auto-npu"): "invalid",
+        ("aliased", "alias-npu"): "loaded",
         ("dup", "dup-one"): "conflict",
         ("dup", "dup-two"): "conflict",
         ("cuda", "evil-pkg"): "refused",
@@ -189,12 +217,13 @@ def test_auto_passes_them_over(site: Path) -> None:
 
 
 def test_doctor_says_how_to_mend_each(site: Path) -> None:
-    switch = "-crash,-hang,-loud,-umlaut,-latin,-hooked"  # those would be tried; shown elsewhere
+    # Those would be tried, which is shown elsewhere.
+    switch = "-crash,-hang,-loud,-umlaut,-latin,-hooked,-aliased"
     done = python(site, "-m", "polygrad", "doctor", "--json", POLY_DEV="cpu", POLY_PLUGINS=switch)
     assert done.returncode == 1
     checks = json.loads(done.stdout)["checks"]
     wrong = {c["check"]: c for c in checks if not c["ok"]}
-    for name in ("broken", "exits", "typed", "named", "future", "dup", "cuda"):
+    for name in ("broken", "exits", "typed", "named", "future", "dup", "cuda", "Upper", "auto"):
         assert wrong[f"device {name}"]["fix"].startswith("pip uninstall ")
     assert any("garbled_npu" in c and "UnicodeDecodeError" in wrong[c]["detail"] for c in wrong)
     assert "is installed twice" in wrong["package twin-npu 1.2.0"]["detail"]

@@ -266,6 +266,35 @@ def test_a_reserved_name_from_a_stranger_is_refused_alone(install) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["UPPER", "a-b", "a.b", "a:b", "9x", "_x", "auto", "none", "é"])
+def test_a_name_that_nobody_could_ask_for_is_told(install, name) -> None:
+    install("acme-npu", "1.2", name=name, code="raise SystemExit('I ran')")
+    assert name not in device.names()
+    with pytest.raises(errors.PluginInvalid) as error:
+        registry.find(registry.DEVICES, name)
+    assert text(error) == (
+        f"acme-npu 1.2 offers a device {name!r} (acme_npu:plugin): a name is lower-case letters,"
+        " digits and '_', a letter first, not auto or none."
+    )
+
+
+ALIASED = MACHINE + "\nfrom dataclasses import replace\nplugin = replace(plugin, aliases={})"
+
+
+def test_an_alias_of_two_devices_is_a_conflict(install) -> None:
+    for name in ("one", "two"):
+        code = ALIASED.format(("both", "cuda"))
+        install(f"{name}-npu", name=name, code=code)
+    with pytest.raises(errors.PluginConflict) as error:
+        device.get("both")
+    assert text(error) == (
+        "'both' is another name of several devices: 'one' (one-npu 1.0), 'two' (two-npu 1.0). Use"
+        " the name of one."
+    )
+    with pytest.raises(errors.DeviceNotInstalled):  # a name of ours is nobody's alias
+        device.get("cuda")
+
+
 def test_a_stranger_cannot_replace_a_first_party_device(install) -> None:
     install("evil-pkg", "0.1", name="interp", code="raise SystemExit('I ran')")
     assert type(device.get("interp")).__module__ == "polygrad.device.interp"

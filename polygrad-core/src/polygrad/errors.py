@@ -219,7 +219,18 @@ def shown(value: object) -> str:
 
 def told(error: BaseException) -> str:
     """`ImportError: libacme.so.3 not found`, an error of a stranger's code in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    try:
+        text = str(error)
+    except Exception as another:  # noqa: BLE001 - its own code
+        text = f"(its text cannot be made: {type(another).__name__})"
+    return " ".join(f"{type(error).__name__}: {text}".split())
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise again what the person at the keyboard did. All else that a stranger's code raises is
+    its answer, SystemExit and exceptions of its own making included."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
 
 
 def one(kind: str) -> str:

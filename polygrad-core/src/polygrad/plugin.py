@@ -22,7 +22,7 @@ and `load` (bytes -> programs that can be launched). What the machine can do is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -38,8 +38,42 @@ H = TypeVar("H")  # a backend's opaque handle of one piece of memory
 # ---- descriptors: eq=False, because a plugin manager refuses a plugin that equals another
 
 
+class _Checked:
+    """A dataclass whose fields are what `_FIELDS` says of their names. Raises TypeError."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field, (expected, fits) in _FIELDS.items():
+            value = getattr(self, field, None)
+            if hasattr(self, field) and not fits(value):
+                raise TypeError(f"{type(self).__name__}.{field} is {value!r}, expected {expected}")
+
+
+def _is_reference(value: object) -> bool:
+    return isinstance(value, str) and all(value.partition(":"))
+
+
+def _is_magic(value: Any) -> bool:
+    return isinstance(value, tuple) and tuple(map(type, value)) == (int, bytes)
+
+
+_REFERENCE = ("text of the form 'package.module:attribute'", _is_reference)
+_TEXT = ("text", lambda v: isinstance(v, str))
+_TEXTS = ("a tuple of texts", lambda v: type(v) is tuple and all(type(x) is str for x in v))
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("device", "probe", "reader", "build"), _REFERENCE),
+    **dict.fromkeys(("writer", "cross"), (_REFERENCE[0], lambda v: not v or _is_reference(v))),
+    **dict.fromkeys(("name", "summary", "homepage", "arch", "detail", "hint"), _TEXT),
+    **dict.fromkeys(("aliases", "suffixes", "architectures"), _TEXTS),
+    "magic": ("a tuple of (offset, bytes)", lambda v: type(v) is tuple and all(map(_is_magic, v))),
+    **dict.fromkeys(("ok", "hardware"), ("True or False", lambda v: isinstance(v, bool))),
+    "count": ("a number from 0 on", lambda v: type(v) is int and v >= 0),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DevicePlugin:
+class DevicePlugin(_Checked):
     """A kind of device. `api` is the least plugin API the package needs."""
 
     name: str  # equals the entry point's name
@@ -53,7 +87,7 @@ class DevicePlugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FormatPlugin:
+class FormatPlugin(_Checked):
     """A file format: how to know it, and where its reader and writer are."""
 
     name: str
@@ -66,7 +100,7 @@ class FormatPlugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelPlugin:
+class ModelPlugin(_Checked):
     """A family of models, by the architecture names that checkpoints carry."""
 
     name: str
@@ -80,7 +114,7 @@ Descriptor = DevicePlugin | FormatPlugin | ModelPlugin
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(_Checked):
     """What a probe returns; it never raises. Without `hardware` there is nothing to drive here."""
 
     ok: bool

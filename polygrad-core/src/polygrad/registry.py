@@ -31,6 +31,7 @@ from .errors import (
     SettingError,
     did_you_mean,
     one,
+    pass_on,
     shown,
     told,
     user_level,
@@ -154,7 +155,7 @@ def records(group: str | None = None) -> tuple[Record, ...]:
 
 
 def usable(record: Record) -> bool:
-    return not (blocked(record) or _stranger(record))
+    return not (blocked(record) or _stranger(record) or _misnamed(record))
 
 
 def blocked(record: Record) -> bool:
@@ -207,7 +208,14 @@ def _one(candidates: list[Record]) -> Record:
                 f"{record.package} may not provide the {record.kind} {record.name!r}:"
                 f" that name belongs to {owner}.",
             )
-    rest = [r for r in candidates if r.state != "refused"]
+        elif _misnamed(record):
+            record.fail(
+                "invalid",
+                PluginInvalid,
+                f"{record.package} offers a {record.kind} {record.name!r} ({record.value}): a name"
+                f" is {NAMES}.",
+            )
+    rest = [r for r in candidates if r.state != "refused" and not _misnamed(r)]
     if not rest:
         raise candidates[0].error()
     allowed = [r for r in rest if not blocked(r)]
@@ -246,6 +254,20 @@ def _stranger(record: Record) -> bool:
     return owner is not None and record.dist not in (owner, REGISTERED)
 
 
+WORDS = ("auto", "none")  # mean something else where names are given
+NAMES = f"lower-case letters, digits and '_', a letter first, not {' or '.join(WORDS)}"
+
+
+def is_name(name: str) -> bool:
+    """Whether a plugin can be asked for by this name (POLY_DEV, POLY_PLUGINS, `cpu:1`)."""
+    plain = name.isascii() and name.isidentifier() and name == name.lower() and name[0] != "_"
+    return plain and name not in WORDS
+
+
+def _misnamed(record: Record) -> bool:
+    return not is_name(record.name)
+
+
 # ---- loading one descriptor
 
 
@@ -254,7 +276,9 @@ def _load(record: Record) -> None:
     start = time.perf_counter()
     try:
         found = record.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
+        problem = _problem(record, found)
+    except BaseException as error:  # noqa: BLE001 - it is a stranger's code
+        pass_on(error)
         record.fail(
             "failed",
             PluginLoadError,
@@ -263,46 +287,47 @@ def _load(record: Record) -> None:
             error,
         )
     else:
-        _check(record, found)
+        if problem is not None:
+            record.fail(*problem)
+        else:
+            record.state, record.descriptor = "loaded", found
+            _deprecated(record)
     finally:
         record.load_ms = (time.perf_counter() - start) * 1e3
 
 
-def _check(record: Record, found: Any) -> None:
+def _problem(record: Record, found: Any) -> tuple[str, type[PolygradError], str] | None:
+    """What is wrong with what an entry point gave: the record's state, and the error."""
     expected = KINDS[record.group][1]
-    name, api = getattr(found, "name", record.name), getattr(found, "api", plugin.API)
     if not isinstance(found, expected):
-        record.fail(
-            "invalid",
-            PluginInvalid,
-            f"{record.value} is {one(type(found).__name__)}, expected {expected.__name__}.",
-        )
-    elif name != record.name:
-        record.fail(
-            "invalid",
-            PluginInvalid,
-            f"{record.value} calls itself {name!r}, its entry point says {record.name!r}.",
-        )
-    elif not _is_version(api):
-        record.fail(
-            "invalid",
-            PluginInvalid,
-            f"{record.value} says api={shown(api)}, expected two integers, as {plugin.API}.",
-        )
-    elif not _supported(api):
-        record.fail("incompatible", PluginIncompatible, _incompatible(record, api))
-    else:
-        record.state, record.descriptor = "loaded", found
-        if api[0] < plugin.API[0]:
-            import warnings
+        kind = one(type(found).__name__)
+        text = f"{record.value} is {kind}, expected {expected.__name__}."
+        return "invalid", PluginInvalid, text
+    name, api = getattr(found, "name", record.name), getattr(found, "api", plugin.API)
+    if name != record.name:
+        text = f"{record.value} calls itself {name!r}, its entry point says {record.name!r}."
+        return "invalid", PluginInvalid, text
+    if not _is_version(api):
+        text = f"{record.value} says api={shown(api)}, expected two integers, as {plugin.API}."
+        return "invalid", PluginInvalid, text
+    if not _supported(api):
+        return "incompatible", PluginIncompatible, _incompatible(record, api)
+    return None
 
-            warnings.warn(
-                f"{record.package} uses plugin API {api[0]}.{api[1]}, which a later {CORE} will not"
-                f" offer; this one offers {plugin.API[0]}.{plugin.API[1]} as well. Ask its authors"
-                " for a newer release.",
-                PluginApiDeprecated,
-                stacklevel=user_level(),
-            )
+
+def _deprecated(record: Record) -> None:
+    """Warn of a package that uses a major version which will go."""
+    major, minor = getattr(record.descriptor, "api", plugin.API)
+    if major < plugin.API[0]:
+        import warnings
+
+        warnings.warn(
+            f"{record.package} uses plugin API {major}.{minor}, which a later {CORE} will not"
+            f" offer; this one offers {plugin.API[0]}.{plugin.API[1]} as well. Ask its authors"
+            " for a newer release.",
+            PluginApiDeprecated,
+            stacklevel=user_level(),
+        )
 
 
 def _is_version(api: Any) -> bool:
@@ -366,7 +391,8 @@ def _register_static_module() -> None:
         return
     try:
         resolve(text)()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        pass_on(error)
         raise SettingError(f"POLY_PLUGIN_STATIC={text} failed: {told(error)}") from error
     _static_done.add(text)
 

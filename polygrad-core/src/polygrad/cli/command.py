@@ -216,23 +216,10 @@ def _verbs(given: Sequence[str]) -> Mapping[str, Verb]:
     verb = next((word for word in rest if not word.startswith("-")), None)
     if verb is None or verb in VERBS:
         return VERBS
-    from ..hooks import installed as hooks
+    from . import theirs
 
     with Context(**_rules(known.plugins)):
-        if not hooks.has("polygrad_commands"):
-            return VERBS
-        from ..hooks.specs import Commands
-
-        commands = Commands()
-        for _ in hooks.answers("polygrad_commands", commands=commands):
-            pass  # they put what they have into `commands`
-    theirs = {name: Verb(_answering(run), help, arguments)
-              for name, (run, help, arguments) in commands.found.items()}  # fmt: skip
-    return {**theirs, **VERBS}
-
-
-def _answering(run: Callable[[Any], Any]) -> Callable[[argparse.Namespace], Result]:
-    return lambda arguments: Result(*run(arguments))
+        return {**theirs.verbs(verb), **VERBS}
 
 
 def _rules(plugins: str | None) -> dict[str, str]:

@@ -24,6 +24,7 @@ from ..plugin import CrossTools, DevicePlugin
 from ..schedule import KernelItem, schedule
 from ..target import Target
 from ..uop.ops import Ops, UOp
+from . import folders
 from .command import Result
 from .table import table
 
@@ -104,7 +105,7 @@ def _write(folder: str | None, source: str | bytes, code: bytes) -> list[str]:
     """The source and the code, in a folder; nothing without one."""
     if folder is None:
         return []
-    os.makedirs(folder, exist_ok=True)
+    folders.make(folder, "--output")
     text = source if isinstance(source, bytes) else source.encode()
     written = []
     for name, content in (("kernels.source", text), ("kernels.code", code)):

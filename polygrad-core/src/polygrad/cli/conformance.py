@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from ..errors import UnknownName
+from ..errors import FileError, UnknownName
 from ..testing.conformance import Outcome, checks, run_checks
 from .command import Result, say
 
@@ -23,6 +23,8 @@ def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
         if not outcome.ok and not quiet:
             say(f"FAILED {outcome.id}\n{_indented(outcome.report)}\n")
 
+    if file is not None:  # before minutes go by
+        _write(file, "")
     outcomes = run_checks(name, pattern, seen)
     if not outcomes:
         rooms = ", ".join(dict.fromkeys(check.id.partition("/")[0] for check in checks(name)))
@@ -36,8 +38,15 @@ def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
         "checks": [asdict(o) for o in outcomes],
     }
     if file is not None:
-        Path(file).write_text(json.dumps(data, indent=2), encoding="utf-8")
+        _write(file, json.dumps(data, indent=2))
     return Result(data, _text(name, outcomes), ok=not data["failed"])
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"the report {file} cannot be written: {error.strerror}.") from error
 
 
 def _text(name: str, outcomes: list[Outcome]) -> str:

@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from time import process_time
+from typing import Any
 
 from .. import __version__, device, metadata, registry, settings
-from ..errors import PolygradError, told
+from ..errors import PolygradError, pass_on, told
 from ..hooks import installed as hooks
 from . import child, devices, dists, plugins
 from .command import Result
@@ -143,14 +144,27 @@ def _cache() -> Found:
 
 def _asked() -> Iterator[Found]:
     """The checks of plugins; one that fails is a finding."""
-    for record, checks in hooks.answers("polygrad_checks"):
-        for check in checks:
-            name = f"{check.name} ({record.name})"
-            try:
-                wrong = check.run()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
-                wrong = f"it raised {told(error)}"
-            yield Found(name, not wrong, wrong, check.fix if wrong else "")
+    for record, checks, error in hooks.outcomes("polygrad_checks"):
+        off = f"POLY_PLUGINS=-{record.name} switches it off; tell its authors"
+        try:
+            if error is not None:
+                raise error
+            for check in checks or ():
+                name, wrong = f"{check.name} ({record.name})", _asked_one(check)
+                yield Found(name, not wrong, wrong, str(check.fix) if wrong else "")
+        except BaseException as another:  # noqa: BLE001 - it is a stranger's code
+            pass_on(another)
+            text = str(another) if another is error else f"its checks raised {told(another)}"
+            yield Found(f"plugin {record.name} ({record.package})", False, text, off)
+
+
+def _asked_one(check: Any) -> str:
+    """What is wrong by one check of a plugin; an empty text if nothing is."""
+    try:
+        return str(check.run() or "")
+    except BaseException as error:  # noqa: BLE001 - it is a stranger's code
+        pass_on(error)
+        return f"it raised {told(error)}"
 
 
 def _device(name: str) -> Iterator[Found]:
@@ -168,8 +182,8 @@ def _device(name: str) -> Iterator[Found]:
     if answer.data is None:
         yield Found(check, False, f"{answer.state}: {answer.reason}", _tell(record))
     elif answer.data["reason"]:
-        detail = f"{answer.data['step']}: {answer.data['reason']}"
-        yield Found(check, False, detail, _tell(record))
+        detail, _, hint = f"{answer.data['step']}: {answer.data['reason']}".partition(" Hint: ")
+        yield Found(check, False, detail, hint or _tell(record))
     else:
         yield Found(check, detail=f"works ({answer.data['arch']}, Python {sys.version.split()[0]})")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .. import registry
 from ..errors import FileError, UnknownName
+from . import folders
 from .command import Result
 
 TEMPLATE = Path(__file__).with_name("templates") / "backend"
@@ -27,16 +28,16 @@ def report(name: str, folder: str | None) -> Result:
         raise FileError(f"{root} exists already. Give another place with --dir.")
     files = dict(_files(name))
     for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        folders.make((root / path).parent, "--dir")
         (root / path).write_text(text, encoding="utf-8")
     data = {"device": name, "folder": str(root), "files": sorted(files)}
     return Result(data, "\n".join([f"wrote {len(files)} files to {root}", "", *_next(name, root)]))
 
 
 def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+    if not registry.is_name(name) or keyword.iskeyword(name):
         raise UnknownName(
-            f"{name!r} cannot be a device's name: small letters, digits and _, a letter first."
+            f"{name!r} cannot be a device's name: {registry.NAMES}, and no keyword of Python."
         )
     owner = registry.OWNERS.get((registry.DEVICES, name))
     if owner is not None:

@@ -16,10 +16,8 @@ from pathlib import Path
 from .. import __version__, registry
 from ..errors import ArgumentError, FileError, shown
 from ..files import atomic
-from . import format_template
+from . import folders, format_template
 from .command import Result
-
-NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def report(name: str, folder: str) -> Result:
@@ -36,13 +34,10 @@ def report(name: str, folder: str) -> Result:
         "MAGIC": name.upper()[:8].ljust(4, "_"),
         "CORE": ".".join(__version__.split(".")[:2]),
     }
-    written = []
-    for path, text in format_template.FILES.items():
-        target = root / _filled(path, values)
-        os.makedirs(target.parent, exist_ok=True)
-        with atomic(target) as file:
-            file.write(_filled(text, values).encode())
-        written.append(str(target))
+    written = [
+        _write(root / _filled(path, values), _filled(text, values))
+        for path, text in format_template.FILES.items()
+    ]
     steps = (
         f"cd {root}",
         f"{os.path.basename(sys.executable)} -m pip install -e '.[test]'",
@@ -53,11 +48,17 @@ def report(name: str, folder: str) -> Result:
     return Result({"folder": str(root), "files": written, "next": list(steps)}, text)
 
 
+def _write(target: Path, text: str) -> str:
+    folders.make(target.parent, "--dir")
+    with atomic(target) as file:
+        file.write(text.encode())
+    return str(target)
+
+
 def _check(name: str) -> None:
-    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+    if not registry.is_name(name) or keyword.iskeyword(name):
         raise ArgumentError(
-            f"a format's name is lower-case letters, digits and '_', such as 'acme', not"
-            f" {shown(name)}."
+            f"{shown(name)} cannot be a format's name: {registry.NAMES}, and no keyword of Python."
         )
     owner = registry.OWNERS.get((registry.FORMATS, name))
     if owner is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..contract import Binary, LinearProgram
-from ..errors import CompileError, DeviceContractError, PolygradError, one, told
+from ..errors import CompileError, DeviceContractError, PolygradError, one, pass_on, told
 from ..plugin import Device, Program
 
 SHOWN = 3  # kernels named in an error; a module may have hundreds
@@ -22,7 +22,8 @@ def load(device: Device, binary: Binary) -> Mapping[str, Program]:
         programs = device.load(binary)
     except (PolygradError, MemoryError):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        pass_on(error)
         raise CompileError(
             f"device {device.name!r}: load() raised {told(error)}, for {_named(entries)}.{_HINT}"
         ) from error

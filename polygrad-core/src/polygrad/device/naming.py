@@ -12,9 +12,11 @@ from ..errors import (
     DeviceNotInstalled,
     DeviceUnavailable,
     DeviceUnknown,
+    PluginConflict,
     PolygradError,
     did_you_mean,
     one,
+    pass_on,
     public,
     shown,
     told,
@@ -56,7 +58,8 @@ def probe(record: Record) -> Probe:
             if not isinstance(found, Probe):
                 kind = one(type(found).__name__)
                 found = Probe(False, detail=f"its probe gave {kind}, not a Probe")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
+        except BaseException as error:  # noqa: BLE001 - it is a stranger's code
+            pass_on(error)
             found = Probe(False, detail=f"its probe raised {told(error)}")
         record.probe = found
     return record.probe
@@ -112,16 +115,22 @@ def find(base: str) -> Record:
 
 
 def _by_alias(base: str) -> Record | None:
-    """Aliases stand in descriptors; they are read only when no name fits."""
-    for name in names():
+    """Aliases stand in descriptors; they are read only when no name fits. A name of ours is
+    nobody's alias."""
+    rivals: list[Record] = []
+    for name in names() if base not in registry.INSTALL else ():
         try:
             record = registry.find(DEVICES, name)
         except PolygradError:  # its own name would show it; another name is unaffected
             continue
-        descriptor = record and record.descriptor
-        if isinstance(descriptor, DevicePlugin) and base in descriptor.aliases:
-            return record
-    return None
+        if record is not None and base in getattr(record.descriptor, "aliases", ()):
+            rivals.append(record)
+    if len(rivals) > 1:
+        offers = ", ".join(f"{r.name!r} ({r.package})" for r in rivals)
+        raise PluginConflict(
+            f"{base!r} is another name of several devices: {offers}. Use the name of one."
+        )
+    return rivals[0] if rivals else None
 
 
 def _missing(base: str) -> DeviceNotInstalled | DeviceUnknown:

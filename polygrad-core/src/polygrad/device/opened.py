@@ -14,7 +14,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import registry
-from ..errors import DeviceContractError, DeviceForked, PolygradError, one, public, told
+from ..errors import (
+    DeviceContractError,
+    DeviceForked,
+    PolygradError,
+    one,
+    pass_on,
+    public,
+    told,
+)
 from ..plugin import Allocator, Device, DevicePlugin, Renderer
 from ..registry import Record
 from ..target import Target
@@ -70,7 +78,8 @@ def _open_device(name: str, record: Record) -> Device:
         device: Device = cls.open(split(name)[1], {})
     except PolygradError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        pass_on(error)
         raise unavailable(record, told(error), "") from error
     _check_device(device, record)
     device.name = name

@@ -21,7 +21,7 @@ from ..codegen import optimize
 from ..codegen.kernel import canonical
 from ..codegen.ordered import is_ordered
 from ..contract import LinearProgram
-from ..errors import PluginWarning, PolygradError, told, user_level
+from ..errors import PluginWarning, PolygradError, pass_on, told, user_level
 from ..hooks import installed as hooks
 from ..logs import logger
 from ..plugin import Device
@@ -79,7 +79,8 @@ def _tried(bench: Bench, own: Made, record: Record, offer: Any, build: Built) ->
             raise Refused(f"on random data it gives {wrong}")
     except (Refused, PolygradError) as error:
         reason = str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
+    except BaseException as error:  # noqa: BLE001 - it is a stranger's code
+        pass_on(error)
         reason = f"it raised {told(error)}"
     else:
         return made

@@ -198,6 +198,12 @@ def answers(hook: str, **arguments: Any) -> Iterator[tuple[Record, Any]]:
     return iter(()) if hooks is None else hooks.ask(hook, **arguments)
 
 
+def outcomes(hook: str, **arguments: Any) -> Iterator[tuple[Record, Any, PolygradError | None]]:
+    """Each plugin's record, answer and error, in order of names: one that fails stops nobody."""
+    hooks = current()
+    return iter(()) if hooks is None else hooks.outcomes(hook, **arguments)
+
+
 def offers(device: Device, sink: UOp, program: LinearProgram) -> Iterator[tuple[Record, Any]]:
     """What plugins offer in place of a kernel's program. One that fails is unplugged."""
     hooks = current()

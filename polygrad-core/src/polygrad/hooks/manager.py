@@ -9,6 +9,7 @@ asked.
 from __future__ import annotations
 
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,11 +23,13 @@ from ..errors import (
     PluginLoadError,
     PluginWarning,
     did_you_mean,
+    pass_on,
     told,
     user_level,
 )
 from ..registry import Record
 from ..target import Target
+from ..uop.ops import UOp
 from ..uop.rewrite import Rules
 from . import specs
 
@@ -44,6 +47,7 @@ class Hooks:
         self.records: dict[str, Record] = {}
         self.changed = changed
         self._rules: dict[tuple[str, Target], Rules | None] = {}
+        self._notifying = threading.local()
         # Called before anybody is there: who comes later, which is everybody, still gets it.
         config = specs.Config(__version__, plugin.API)
         self.manager.hook.polygrad_configure.call_historic(kwargs={"config": config})
@@ -59,7 +63,8 @@ class Hooks:
         except pluggy.PluginValidationError as error:
             self.manager.unregister(name=record.name)
             raise record.fail("invalid", PluginInvalid, _invalid(record, error), error) from error
-        except (Exception, SystemExit) as error:  # its polygrad_configure, or a property of it
+        except BaseException as error:  # its polygrad_configure, or a property of it
+            pass_on(error)
             self.manager.unregister(name=record.name)
             text = f"plugin {record.name!r} ({record.package}, {record.value}) failed to start:"
             text += f" {told(error)}. Disable: POLY_PLUGINS=-{record.name}"
@@ -95,9 +100,18 @@ class Hooks:
             yield self.records[one.plugin_name], one
 
     def notify(self, hook: str, **arguments: Any) -> None:
-        """Call every implementation; one that fails is told of and unplugged, the others go on."""
-        for _ in self.ask(hook, unplug=True, **arguments):
-            pass  # an observer has nothing to answer
+        """Call every implementation; one that fails is told of and unplugged, the others go on.
+
+        What an observer itself compiles and runs is not observed: it would never come to an end.
+        """
+        if getattr(self._notifying, "now", False):
+            return
+        self._notifying.now = True
+        try:
+            for _ in self.ask(hook, unplug=True, **arguments):
+                pass  # an observer has nothing to answer
+        finally:
+            self._notifying.now = False
 
     def ask(
         self, hook: str, *, unplug: bool = False, **arguments: Any
@@ -109,15 +123,22 @@ class Hooks:
         for record, one in list(self.implementations(hook)):
             answer, error = _answer(one, arguments)
             if error is not None:
-                text = f"{hook} of {record.name!r} ({record.package}) failed: {told(error)}."
-                ending = f" Disable: POLY_PLUGINS=-{record.name}"
                 if not unplug:
-                    raise PluginError(text + ending) from error
+                    raise failed(record, hook, error) from error
                 self.remove(record.name)
-                text += " This plugin is not called again."
-                warnings.warn(text + ending, PluginWarning, stacklevel=user_level())
+                again = " This plugin is not called again."
+                text = str(failed(record, hook, error, again))
+                warnings.warn(text, PluginWarning, stacklevel=user_level())
             elif answer is not None:
                 yield record, answer
+
+    def outcomes(
+        self, hook: str, **arguments: Any
+    ) -> Iterator[tuple[Record, Any, PluginError | None]]:
+        """(record, answer, error) of each implementation: one that fails stops nobody else."""
+        for record, one in list(self.implementations(hook)):
+            answer, error = _answer(one, arguments)
+            yield record, answer, failed(record, hook, error) if error is not None else None
 
     def rules(self, stage: str, target: Target) -> Rules | None:
         """The rules of all plugins for a stage; None if there are none."""
@@ -127,9 +148,39 @@ class Hooks:
             for record, answer in self.ask("polygrad_rewrite_rules", stage=stage, target=target):
                 if not isinstance(answer, Rules):
                     raise wrong_answer(record, "polygrad_rewrite_rules", answer, "Rules or None")
-                found = answer if found is None else found + answer
+                own = _guarded(record, answer)
+                found = own if found is None else found + own
             self._rules[key] = found
         return self._rules[key]
+
+
+def _guarded(record: Record, rules: Rules) -> Rules:
+    """A plugin's rules, which say whose they are when they fail."""
+    out = Rules()
+    out.table = {op: tuple(_guard(record, r) for r in some) for op, some in rules.table.items()}
+    return out
+
+
+def _guard(record: Record, rule: Callable[[UOp, Any], Any]) -> Callable[[UOp, Any], UOp | None]:
+    def call(u: UOp, context: Any) -> UOp | None:
+        try:
+            new = rule(u, context)
+        except BaseException as error:
+            pass_on(error)
+            raise failed(record, "a rewrite rule", error) from error
+        if new is not None and not isinstance(new, UOp):
+            raise wrong_answer(record, "a rewrite rule", new, "UOp or None")
+        return new
+
+    return call
+
+
+def failed(record: Record, hook: str, error: BaseException, more: str = "") -> PluginError:
+    """The error of an implementation that raised."""
+    return PluginError(
+        f"{hook} of {record.name!r} ({record.package}) failed: {told(error)}.{more}"
+        f" Disable: POLY_PLUGINS=-{record.name}"
+    )
 
 
 def wrong_answer(record: Record, hook: str, answer: Any, expected: str) -> PluginInvalid:
@@ -144,7 +195,8 @@ def _answer(one: Any, arguments: dict[str, Any]) -> tuple[Any, BaseException | N
     """What an implementation gave, or raised."""
     try:
         return one.function(*[arguments[name] for name in one.argnames]), None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is a stranger's code
+    except BaseException as error:  # noqa: BLE001 - it is a stranger's code
+        pass_on(error)
         return None, error
 
 

@@ -118,6 +118,8 @@ class Commands:
         help: str,
         arguments: Sequence[tuple[Sequence[str], Mapping[str, Any]]] = (),
     ) -> None:
+        if not (isinstance(name, str) and callable(run)):
+            raise TypeError(f"a verb has a name and something to call, not {name!r} and {run!r}")
         self.found.setdefault(name, (run, help, arguments))
 
 
