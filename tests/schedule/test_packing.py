@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor
+from polygrad.codegen.chain_stages import is_chain
 from polygrad.schedule import KernelItem, schedule
 from polygrad.uop.linear import coefficient, ranges_of
 from polygrad.uop.ops import Ops
@@ -96,6 +97,42 @@ def test_a_product_that_is_turned_for_the_next_is_computed_in_its_own_order() ->
             last = max(ranges_of(store.src[0]), key=lambda r: int(r.arg[0]))
             read = [n.src[0].src[1] for n in product.toposort() if n.op is Ops.LOAD]
             assert {coefficient(offset, last) for offset in read} <= {0, 1}
+
+
+def test_rows_and_sums_of_two_axes_are_packed_too() -> None:
+    x, w, g = Tensor.empty(64, 16, 256), Tensor.empty(256, 256), Tensor.empty(64, 16, 256)
+    assert len(kernels_of(x @ w.T)) == 2
+    assert len(kernels_of((g.reshape(64, 16, 256, 1) * x.reshape(64, 16, 1, 256)).sum((0, 1)))) == 2
+
+
+def test_a_batch_of_two_axes_stays_a_chain() -> None:
+    q, k, v = (Tensor.empty(2, 128, 3, 64).permute(0, 2, 1, 3) for _ in range(3))
+    items = kernels_of(q.scaled_dot_product_attention(k, v, is_causal=True))
+    assert any(is_chain(i.sink) for i in items)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 1, 2), (3, 1, 4, 1), (2, 3, 0, 4), (0, 2, 3, 4)])
+def test_rows_of_two_axes_may_have_any_length(sizes: tuple[int, ...], device: str) -> None:
+    a, b, k, n = sizes
+    x = RNG.standard_normal((a, b, k)).astype(np.float32)
+    w = RNG.standard_normal((k, n)).astype(np.float32)
+    np.testing.assert_allclose((Tensor(x) @ Tensor(w)).numpy(), x @ w, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["rows", "sum", "both turned"])
+def test_products_over_two_axes_are_numpys(form: str, device: str) -> None:
+    x = RNG.standard_normal((40, 16, 130)).astype(np.float32)
+    w = RNG.standard_normal((144, 130)).astype(np.float32)
+    g = RNG.standard_normal((40, 16, 144)).astype(np.float32)
+    a, b, c = Tensor(x), Tensor(w), Tensor(g)
+    if form == "rows":
+        got, want = a @ b.T, x.astype(np.float64) @ w.T
+    else:
+        want = np.einsum("abi,abj->ij", g.astype(np.float64), x)
+        if form == "both turned":
+            a, c = (t.transpose(0, 1).contiguous().transpose(0, 1) for t in (a, c))
+        got = (c.reshape(40, 16, 144, 1) * a.reshape(40, 16, 1, 130)).sum((0, 1))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-3)
 
 
 def test_keys_are_turned_where_dot_products_are_short() -> None:

@@ -20,6 +20,9 @@ small batch) they are turned themselves, [k][m], and the result is stored [n][m]
 the rows, each weight is read once, and what follows (a bias, a gelu) is computed in vectors, which
 the scalars that dot products end in are not.
 
+Rows may be two axes of a result, and the sum may run over two (a layer of an ensemble, and the
+gradient of its weight): neighbours with one role count as one axis here.
+
 In the graph this is movement only: the values are the same, in another order of memory. Whatever
 computes the factor is part of the copying kernel.
 
@@ -48,6 +51,7 @@ SHORT: Final = 128  # steps of a dot product for which turning pays
 COLUMNS: Final = 64  # of a factor that is worth turning
 REUSED: Final = 64  # products of one element that pay for storing it converted
 WORTH: Final = 1 << 16  # products of a sum that pay for one more kernel
+_BATCH: Final = (False, True, True)  # is an axis summed, do the factors walk it?
 _INLINED: Final = ELEMENTWISE | MOVEMENT | {Ops.DETACH}
 _SAME_SIZE: Final = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 
@@ -105,6 +109,42 @@ def _product_of(node: UOp, *factors: UOp) -> UOp:
     if factors == node.src[0].src:
         return node
     return UOp(Ops.REDUCE, node.dtype, (UOp.alu(Ops.MUL, *factors), *node.src[1:]), node.arg)
+
+
+def merged(node: UOp) -> UOp:
+    """A sum of products of plain factors with neighbouring axes of one role as one axis: rows of
+    two axes, a sum over two. Axes of a batch stay as they are, and so do other sums."""
+    body = node.src[0]
+    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
+        return node
+    if not all(s.op is Ops.EXPAND and _plain(s.src[0]) for s in body.src):
+        return node
+    factors = [s.src[0] for s in body.src]
+    groups: list[list[int]] = []
+    last: tuple[bool, ...] = _BATCH
+    for axis in (a for a, n in enumerate(body.shape) if n != 1):
+        role = (axis in node.arg[1], *(f.shape[axis] != 1 for f in factors))
+        if role == last != _BATCH:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+        last = role
+    summed = [i for i, g in enumerate(groups) if g[0] in node.arg[1]]
+    if not summed or all(len(g) == 1 for g in groups):
+        return node
+
+    def lengths(u: UOp) -> tuple[int, ...]:
+        return tuple(size([u.shape[a] for a in g]) for g in groups)
+
+    src = (f.reshape(lengths(f)).expand(lengths(body)) for f in factors)
+    return UOp.alu(Ops.MUL, *src).reduce(Ops.ADD, summed)
+
+
+def _plain(factor: UOp) -> bool:
+    """Does each element of what is computed stand in one place of the factor?"""
+    moves: list[UOp] = []
+    _below(factor, MOVEMENT, moves)
+    return all(move.op in _SAME_SIZE for move in moves)
 
 
 def widened(node: UOp) -> UOp:

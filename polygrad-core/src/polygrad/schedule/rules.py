@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
-from .packing import packed, widened
+from .packing import merged, packed, widened
 from .parts import in_parts
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
@@ -146,6 +146,15 @@ def _reduction(node: UOp) -> UOp:
     split = _split_long(node)
     if split is not node:
         return split
+    plain = merged(node)
+    if plain is not node:
+        made = _packed(plain)
+        return node if made is plain else made.reshape(node.shape)
+    return _packed(node)
+
+
+def _packed(node: UOp) -> UOp:
+    """A sum of products in parts, or with its factors in an order of their own."""
     parts = in_parts(node)
     return widened(packed(node)) if parts is None else parts
 
