@@ -24,8 +24,10 @@ class Watched:
         return Linked({name: at or 0 for name, at in address.items()}, library)
 
 
-def flags(name: str, vector_bytes: int, plain: object = c_compile.flags) -> tuple[str, ...]:
-    assert callable(plain)
+plain = c_compile.flags
+
+
+def flags(name: str, vector_bytes: int) -> tuple[str, ...]:
     return (*plain(name, vector_bytes), "-fsanitize=thread")
 
 
