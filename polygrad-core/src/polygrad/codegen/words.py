@@ -7,8 +7,8 @@ of sums of short pieces of the words, which cannot carry. Counters and offsets (
 of this: on such a machine they have 32 bits.
 
 Products over loops, running ones and running extremes are no reductions of single words, so they
-are accumulators before they come here (`accumulators.py`). What stays undone (the bits of float64,
-stores that combine) raises UnsupportedOp by name.
+are accumulators before they come here (`accumulators.py`). What stays undone (stores that combine)
+raises UnsupportedOp by name.
 """
 
 from __future__ import annotations

@@ -155,11 +155,8 @@ def casts(x: Words, source: DType, dtype: DType) -> UOp:
 
 
 def _to_float(x: Words, signed: bool, dtype: DType) -> UOp:
-    """Rounded once: float64 holds the high word exactly; for float32 the 29 or more leading bits
-    go into one word, whose last one also says whether anything was left behind."""
-    if dtype is dtypes.float64:
-        high = x.high.bitcast(I32) if signed else x.high
-        return high.cast(dtype) * TWO32 + x.low.cast(dtype)
+    """Rounded once to float32 (no such machine has float64): the 29 or more leading bits go into
+    one word, whose last one also says whether anything was left behind."""
     negative = (x.high.bitcast(I32) < 0) if signed else UOp.const(dtypes.bool, False)
     size = select(negative, negate(x), x)
     scale: Any = UOp.const(dtypes.float32, TWO32)

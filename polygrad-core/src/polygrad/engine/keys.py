@@ -25,11 +25,11 @@ from ..files.diskcache import log
 from ..plugin import Device
 from ..target import Target
 
-# All that `codegen` imports, and what writes and reads the entries.
+# All that `codegen` imports, what writes and reads the entries, and what backends use of that.
 ROOMS = (
     "codegen", "uop", "arguments.py", "contract.py", "dtype.py", "errors.py", "float_layout.py",
     "plugin.py", "settings.py", "target.py", "engine/keys.py", "engine/kernels.py",
-    "engine/stored.py",
+    "engine/stored.py", "files/diskcache.py",
 )  # fmt: skip
 
 
