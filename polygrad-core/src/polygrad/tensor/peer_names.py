@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
+_MOST_PIECES = 1 << 16  # each is a Tensor of its own
+
+
 class PeerNames(InPlace):
     """Aliases and small compositions."""
 
@@ -388,6 +391,8 @@ class PeerNames(InPlace):
             cuts = [slice(i, None).indices(n)[0] for i in sections]
         else:
             count = integer("tensor_split", "sections", sections, 1)
+            if count > _MOST_PIECES:
+                raise ArgumentError(f"tensor_split: {count} pieces are more than {_MOST_PIECES}.")
             cuts = [i * (n // count) + min(i, n % count) for i in range(1, count)]
         edges = zip([0, *cuts], [*cuts, n], strict=True)
         pieces = [slice(start, max(start, stop)) for start, stop in edges]
