@@ -10,15 +10,18 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ShapeError, shown
+from ..errors import ArgumentError, ShapeError
 from .axes import axis_of, either, integer, own_axis
-from .base import Flag, Integer, Operand, Real, tensor_of
+from .base import Base, Flag, Integer, Operand, Real, tensor_of
 from .in_place import InPlace
 from .naming import also
 from .reduce import Axes
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
+
+_MOST_PIECES = 1 << 16  # each is a Tensor of its own
 
 
 class PeerNames(InPlace):
@@ -349,7 +352,7 @@ class PeerNames(InPlace):
         """
         return self.flip(own_axis("flipud", 0, self.ndim))
 
-    def reshape_as(self, other: Any) -> Tensor:
+    def reshape_as(self, other: Base) -> Tensor:
         """`reshape` to the shape of another.
 
         >>> Tensor([1, 2]).reshape_as(Tensor([[0], [0]])).tolist()
@@ -386,9 +389,12 @@ class PeerNames(InPlace):
         a = own_axis("tensor_split", 0 if axis is None else axis, self.ndim)
         n = self.shape[a]
         if isinstance(sections, (tuple, list)):
-            cuts = [slice(i, None).indices(n)[0] for i in sections]
+            places = [integer("tensor_split", "a place", i) for i in sections]
+            cuts = [slice(i, None).indices(n)[0] for i in places]
         else:
             count = integer("tensor_split", "sections", sections, 1)
+            if count > _MOST_PIECES:
+                raise ArgumentError(f"tensor_split: {count} pieces are more than {_MOST_PIECES}.")
             cuts = [i * (n // count) + min(i, n % count) for i in range(1, count)]
         edges = zip([0, *cuts], [*cuts, n], strict=True)
         pieces = [slice(start, max(start, stop)) for start, stop in edges]
@@ -451,7 +457,9 @@ class PeerNames(InPlace):
         [7.0, 7.0]
         """
         make: Any = type(self).full
-        made: Tensor = make(shape, fill_value, dtype=dtype or self.dtype, device=self.device)
+        made: Tensor = make(
+            shape, fill_value, dtype=self.dtype if dtype is None else dtype, device=self.device
+        )
         return made
 
     def new_tensor(self, data: Any, dtype: Any = None) -> Tensor:
@@ -461,12 +469,12 @@ class PeerNames(InPlace):
         [2.0, 3.0]
         """
         make: Any = type(self)
-        if getattr(data, "shape", None) is None and not isinstance(data, (int, float, list, tuple)):
-            raise ArgumentError(f"new_tensor takes numbers, lists and arrays, not {shown(data)}.")
-        made: Tensor = make(data, dtype=dtype or self.dtype, device=self.device)
+        made: Tensor = make(data, dtype=self.dtype if dtype is None else dtype, device=self.device)
         return made
 
     def _new(self, name: str, shape: Sequence[Any], dtype: Any) -> Tensor:
         make: Any = getattr(type(self), name)
-        made: Tensor = make(*shape, dtype=dtype or self.dtype, device=self.device)
+        made: Tensor = make(
+            *shape, dtype=self.dtype if dtype is None else dtype, device=self.device
+        )
         return made

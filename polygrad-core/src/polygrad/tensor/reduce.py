@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import DType, dtypes, sum_dtype, to_dtype
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, shown
 from ..uop.ops import Ops, Shape, UOp, size
 from ..uop.sizes import Size
 from . import formulas
@@ -176,7 +176,9 @@ class Reduce(Joining):
         """
         axes = axes_of("norm", either("norm", axis, dim), self.ndim)
         u = wide(self.uop)
-        length = vector_norm(u, axes, 2 if p == "fro" else p)
+        if isinstance(p, str) and p != "fro":
+            raise ArgumentError(f'norm: p is a number or "fro", not {shown(p)}.')
+        length = vector_norm(u, axes, 2 if isinstance(p, str) else p)
         return self._reduced(narrow(length, self.uop.dtype), axes, keepdim)
 
     def normalize(
