@@ -9,9 +9,10 @@ import pytest
 
 from polygrad import Tensor
 from polygrad import device as devices
-from polygrad.codegen.kernel import Kernel, canonical, length
+from polygrad.codegen.kernel import Kernel, canonical, length, misplaced
 from polygrad.codegen.lower import lower
 from polygrad.codegen.recipes import choose
+from polygrad.codegen.transform import unmix
 from polygrad.contract import Instr, LinearProgram
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
@@ -99,6 +100,17 @@ def test_scalars_of_a_tile_are_read_as_they_lie() -> None:
     steps = [abs(coefficient(filters.src[0].src[1], r) or 0) for r in reduced]
     assert steps == sorted(steps, reverse=True)
     assert steps[-1] == 1
+
+
+def test_a_split_range_leaves_every_reduction_a_place() -> None:
+    """The maxima of columns need one half of the range that pairs of columns split."""
+    x, y = Tensor.empty(64, 4), Tensor.empty(1, 4)
+    less = x - x.max(axis=0, keepdim=True)
+    root = less.reshape(32, 4, 1, 2, 1) @ y.mean(axis=1, keepdim=True)
+    kernel = canonical(schedule([root.uop], "cpu").items[-1].sink)
+    made = unmix(kernel)
+    assert made.order != kernel.order
+    assert misplaced(made) is None
 
 
 def test_masks_are_computed_before_the_loops_that_do_not_change_them() -> None:

@@ -73,12 +73,21 @@ class Kernel:
 def canonical(sink: UOp) -> Kernel:
     """The kernel of a SINK: outputs outermost, those of many reductions first, then reduced ranges;
     nothing bound, nothing unrolled."""
-    loops = [n for n in sink.toposort() if n.op is Ops.RANGE]
-    reductions = [n for n in sink.toposort() if n.op is Ops.REDUCE]
-    rows = {r: sum(r in ranges_of(n) for n in reductions) for r in loops}
+    loops = sorted((n for n in sink.toposort() if n.op is Ops.RANGE), key=lambda r: r.arg[0])
+    return Kernel(sink.src, tuple(in_place(sink.src, loops)), {})
+
+
+def in_place(stores: Sequence[UOp], loops: Iterable[UOp]) -> list[UOp]:
+    """Loops in an order in which every reduction has its place, else as they were: those around
+    many reductions outermost."""
+    reductions = [n for n in toposort(stores) if n.op is Ops.REDUCE]
     reduced = {r for n in reductions for r in n.src[1:]}
-    loops.sort(key=lambda r: (r in reduced, r.arg[1] == "seq", -rows[r], r.arg[0]))
-    return Kernel(sink.src, tuple(loops), {})
+    around = [ranges_of(n) for n in reductions]
+
+    def depth(loop: UOp) -> tuple[bool, bool, int]:
+        return loop in reduced, loop.arg[1] == "seq", -sum(loop in inside for inside in around)
+
+    return sorted(loops, key=depth)
 
 
 def misplaced(kernel: Kernel) -> UOp | None:

@@ -22,6 +22,7 @@ from ..uop.rewrite import rebuild
 from .kernel import (
     Kernel,
     extent,
+    in_place,
     index_roots,
     keeps,
     launchable,
@@ -388,9 +389,16 @@ def unmix(kernel: Kernel) -> Kernel:
     """Split ranges that are only seen through // and % of one divisor, so that indices become
     linear.
     """
-    while (found := _mixed(kernel)) is not None:
-        kernel = split(kernel, *found)
-    return kernel
+    made = kernel
+    while (found := _mixed(made)) is not None:
+        made = split(made, *found)
+    if misplaced(made) is None:
+        return made
+    # A reduction may need one part of a range only, which must be outside of the other then.
+    try:
+        return reorder(made, in_place(made.stores, made.order))
+    except ScheduleError:  # another reduction needs it the other way round
+        return kernel
 
 
 def _mixed(kernel: Kernel) -> tuple[UOp, int] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...target import Target
-from ..kernel import Kernel
+from ..kernel import Kernel, misplaced
 from ..transform import bind, bindable, fuse_all, unmix
 from . import contraction, elementwise, reduction
 from .blocks import in_blocks
@@ -19,7 +19,7 @@ def choose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Ker
     """The kernel as this target should run it; `without`: recipes that are not asked."""
     if target.grid_only:
         return reference(kernel)
-    return in_blocks(propose(kernel, target, without))
+    return _legal(in_blocks(propose(kernel, target, without)))
 
 
 def propose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Kernel:
@@ -29,7 +29,15 @@ def propose(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Ke
 
 def fitting(kernel: Kernel, target: Target) -> Kernel:
     """The kernel by the first recipe that takes it, its ranges as they are."""
-    return reference(kernel) if target.grid_only else in_blocks(_first(kernel, target))
+    return reference(kernel) if target.grid_only else _legal(in_blocks(_first(kernel, target)))
+
+
+def _legal(kernel: Kernel) -> Kernel:
+    """The kernel; a recipe that put a loop where it may not be is a fault that must not pass."""
+    late = misplaced(kernel)
+    if late is not None:
+        raise AssertionError(f"a recipe left {late.op.name} without a place: {kernel.log}")
+    return kernel
 
 
 def _first(kernel: Kernel, target: Target, without: Collection[str] = ()) -> Kernel:
