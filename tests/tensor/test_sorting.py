@@ -457,3 +457,15 @@ def test_randperm_is_a_permutation(device: str) -> None:
     first, second = Tensor.randperm(100), Tensor.randperm(100)
     assert sorted(first.tolist()) == list(range(100))
     assert first.tolist() != second.tolist()
+
+
+def test_long_rows_need_no_more_than_four_buffers_a_kernel() -> None:
+    """As `Target.max_buffers` may say."""
+    from polygrad import Context
+    from polygrad.testing.lesser import lesser
+
+    data = np.random.default_rng(5).standard_normal(20_000).astype(np.float32)
+    with lesser("four", max_buffers=4) as name, Context(POLY_DEV=name):
+        assert np.array_equal(Tensor(data).sort()[0].numpy(), np.sort(data))
+        assert np.array_equal(Tensor(data).topk(3)[0].numpy(), np.sort(data)[:-4:-1])
+        assert Tensor(data).kthvalue(7)[0].item() == np.sort(data)[6]

@@ -144,8 +144,8 @@ def _values(x: UOp, words: UOp, how: tuple[int, Shape, bool]) -> UOp:
     nans = zeros._with(0) if descending else n - total(by_chunk(none))
     special = by_chunk(x.eq(0.0) | none)
     sink = _restore(rows, n, x.dtype, words.dtype, low, descending)
-    sources = [(0, x), (1, words), (2, special), (3, zeros), (4, nans)]
-    return call(sink, sources, [(5, x.dtype, shape)])[0]
+    sources = [(0, x), (1, words), (2, beside([zeros, nans], special))]
+    return call(sink, sources, [(3, x.dtype, shape)])[0]
 
 
 def _key(word: UOp, low: int, dtype: DType) -> UOp:
@@ -166,6 +166,16 @@ def by_chunk(condition: UOp) -> UOp:
     return whole.cast(dtypes.int32).reduce(Ops.ADD, (2,)).contiguous()
 
 
+def beside(firsts: Sequence[UOp], counts: UOp) -> UOp:
+    """Some numbers of each row, then those of its chunks: one buffer, of the four of a kernel."""
+    rows, chunks = counts.shape
+    made = counts.pad([(0, 0, 0), (len(firsts), 0, 0)])
+    for i, first in enumerate(firsts):
+        after = len(firsts) - 1 - i + chunks
+        made = made + first.reshape((rows, 1)).pad([(0, 0, 0), (i, after, 0)])
+    return made
+
+
 def total(counts: UOp) -> UOp:
     return counts.reduce(Ops.ADD, (1,))
 
@@ -175,20 +185,19 @@ def _restore(rows: int, n: int, dtype: DType, word: DType, low: int, descending:
     """The elements of sorted words, then zeros and NaN over them, in the order they stand in x;
     only chunks that have some are looked through."""
     words_of(word, low < word.bits and dtype.is_float)
-    x, out = (Placeholder.param(slot, dtype, (rows, n)) for slot in (0, 5))
+    x, out = (Placeholder.param(slot, dtype, (rows, n)) for slot in (0, 3))
     words = Placeholder.param(1, word, (rows, n))
     size = chunk_of(n)
-    special = Placeholder.param(2, dtypes.int32, (rows, -(-n // size)))
-    firsts = [Placeholder.param(slot, dtypes.int32, (rows,)) for slot in (3, 4)]
+    numbers = Placeholder.param(2, dtypes.int32, (rows, 2 + -(-n // size)))  # those `beside`
     loops = Loops()
     row, i = loops(0, rows, "grid"), loops(0, n)
     value = elements(_key(words[row, i].load(), low, dtype), dtype, descending)
     plain = out[row, i].store(value).end(i)
     next_ = [local(dtypes.int32, 1, k) for k in range(2)]  # places of zeros and of NaN
-    begun = [m.after(row)[0].store(f[row].load()) for m, f in zip(next_, firsts, strict=True)]
+    begun = [m.after(row)[0].store(numbers[row, k].load()) for k, m in enumerate(next_)]
     chunk = loops(0, -(-n // size))
     length = (UOp.index(n) - chunk * size).minimum(size) if n % size else UOp.index(size)
-    k = loops(0, special[row, chunk].load().ne(0).where(length, 0))
+    k = loops(0, numbers[row, chunk + 2].load().ne(0).where(length, 0))
     element = x[row, chunk * size + k].load()
     wide = element.cast(dtype.arithmetic)
     zero, none = wide.eq(0.0), wide.ne(wide)

@@ -16,7 +16,7 @@ from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
 from .joining import concatenate
 from .loops import Loops, within, words_of
-from .ordering import by_chunk, chunk_of, order, picked, total
+from .ordering import beside, by_chunk, chunk_of, order, picked, total
 
 PART: Final = 1 << 14  # elements that one block counts
 _BITS: Final = 8  # of a digit
@@ -125,8 +125,8 @@ def _place(key: UOp, found: Found) -> UOp:
     """Where the element is, as a column."""
     rows, n = key.shape
     some = by_chunk(key.eq(_everywhere(found.key, key)))
-    sources = [(0, key), (1, some), (2, found.key), (3, found.rest)]
-    return call(_find_equal(rows, n, key.dtype), sources, [(4, dtypes.int32, (rows, 1))])[0]
+    sources = [(0, key), (1, beside([found.rest], some)), (2, found.key)]
+    return call(_find_equal(rows, n, key.dtype), sources, [(3, dtypes.int32, (rows, 1))])[0]
 
 
 def _collected(key: UOp, found: Found, count: int) -> UOp:
@@ -135,9 +135,9 @@ def _collected(key: UOp, found: Found, count: int) -> UOp:
     rows, n = key.shape
     some = by_chunk(key <= _everywhere(found.key, key))
     less = count - 1 - found.rest
-    sources = [(0, key), (1, some), (2, found.key), (3, less)]
+    sources = [(0, key), (1, beside([less], some)), (2, found.key)]
     sink = _collect_least(rows, n, count, key.dtype)
-    return call(sink, sources, [(4, dtypes.int32, (rows, count))])[0]
+    return call(sink, sources, [(3, dtypes.int32, (rows, count))])[0]
 
 
 class _Chunks:
@@ -147,14 +147,15 @@ class _Chunks:
         words_of(dtype, True)
         self.key = Placeholder.param(0, dtype, (rows, n))
         size = chunk_of(n)
-        self.some = Placeholder.param(1, dtypes.int32, (rows, -(-n // size)))
+        numbers = Placeholder.param(1, dtypes.int32, (rows, 1 + -(-n // size)))  # those `beside`
         self.wanted = Placeholder.param(2, dtype, (rows,))
-        self.number = Placeholder.param(3, dtypes.int32, (rows,))
         loops = Loops()
         self.row, self.chunk = loops(0, rows, "grid"), loops(0, -(-n // size))
         left = UOp.index(n) - self.chunk * size
         length = left.minimum(size) if n % size else UOp.index(size)
-        self.k = loops(0, self.some[self.row, self.chunk].load().ne(0).where(length, 0))
+        some = numbers[self.row, self.chunk + 1].load()
+        self.k = loops(0, some.ne(0).where(length, 0))
+        self.number = numbers[self.row, 0].load()
         self.place = self.chunk * size + self.k
         self.element = self.key[self.row, self.place].load()
         self.than = self.wanted[self.row].load()
@@ -172,11 +173,11 @@ class _Chunks:
 
 @library
 def _find_equal(rows: int, n: int, dtype: DType) -> UOp:
-    out = Placeholder.param(4, dtypes.int32, (rows, 1))
+    out = Placeholder.param(3, dtypes.int32, (rows, 1))
     chunks = _Chunks(rows, n, dtype)
     before = chunks.counter(0, 0)
     seen, equal = before.load(), chunks.element.eq(chunks.than)
-    here = equal & seen.eq(chunks.number[chunks.row].load())
+    here = equal & seen.eq(chunks.number)
     put = out[chunks.row, 0].store(chunks.place.cast(dtypes.int32), gate=here)
     counted = before.store(seen + equal.cast(dtypes.int32))
     return chunks.finished([put, counted], "find_equal")
@@ -184,9 +185,9 @@ def _find_equal(rows: int, n: int, dtype: DType) -> UOp:
 
 @library
 def _collect_least(rows: int, n: int, count: int, dtype: DType) -> UOp:
-    out = Placeholder.param(4, dtypes.int32, (rows, count))
+    out = Placeholder.param(3, dtypes.int32, (rows, count))
     chunks = _Chunks(rows, n, dtype)
-    places = [chunks.counter(0, 0), chunks.counter(1, chunks.number[chunks.row].load())]
+    places = [chunks.counter(0, 0), chunks.counter(1, chunks.number)]
     less, equal = chunks.element < chunks.than, chunks.element.eq(chunks.than)
     at = [p.load() for p in places]
     to = less.where(at[0], at[1])
