@@ -24,6 +24,7 @@ from polygrad.uop.ops import Ops
 from .lines import Value
 
 ALIGN = 64
+STACK = 64 << 10  # bytes of a LOCAL that the stack of any thread has room for
 
 
 class Entry(NamedTuple):
@@ -54,6 +55,7 @@ class Function(ABC):
         self.registers: dict[int, list[str]] = {}
         self.streams = False  # a non-temporal store was printed
         self.scratch = 0
+        self.far: set[int] = set()  # LOCALs that lie there
         self.uses = _local_uses(self.ops)
         self.blocks: list[str] = []  # this block's index along each axis of the grid
 
@@ -149,9 +151,11 @@ class Function(ABC):
         count, space = instr.arg
         if space == "shared":
             raise UnsupportedOp(f"cpu has no shared memory (program {self.program.name})")
-        if space == "scratch":
+        nbytes = count * instr.dtype.itemsize
+        if space == "scratch" or nbytes > STACK:
+            self.far.add(at)
             self.names[at] = self.at_scratch(at, instr.dtype, self.scratch)
-            self.scratch += -(-count * instr.dtype.itemsize // ALIGN) * ALIGN
+            self.scratch += -(-nbytes // ALIGN) * ALIGN
         elif space == "register" and self.uses[at]:
             self.registers[at] = self.as_registers(at, instr.dtype, count)
         else:

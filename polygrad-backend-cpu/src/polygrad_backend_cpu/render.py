@@ -226,7 +226,7 @@ class _Function(Function):
             constant = ", !invariant.load !0" if self.program.params[of.arg].access == "r" else ""
             self.places[at] = _Place(pointer, align, self.scopes[of.arg], constant)
         else:
-            scope = self.scopes[-1] if of.arg[1] == "scratch" else ""
+            scope = self.scopes[-1] if base in self.far else ""
             self.places[at] = _Place(pointer, align, scope)
 
     def _wide(self, at: int) -> str:
