@@ -63,7 +63,7 @@ class Embedding:
         if padding_idx is not None:
             if not -vocab_size <= padding_idx < vocab_size:
                 raise ArgumentError(
-                    f"Embedding: padding_idx={padding_idx} is none of the {vocab_size} rows."
+                    f"Embedding: padding_idx={shown(padding_idx)} is none of the {vocab_size} rows."
                 )
             self.padding_idx = padding_idx % vocab_size
             self.weight[self.padding_idx] = 0.0
