@@ -217,13 +217,21 @@ def lanes_in_pairs(ops: Sequence[Instr]) -> Sequence[Instr]:
     return out
 
 
+def positive_zero(i: Instr) -> Instr:
+    zero = i.op is Ops.CONST and i.dtype.is_float and i.arg == 0
+    return i._replace(arg=0.0) if zero else i
+
+
+def without_lane_gates(i: Instr) -> Instr:
+    return i._replace(src=i.src[:1]) if i.op is Ops.LOAD and i.dtype.lanes > 1 else i
+
+
 VECTORS: dict[str, Any] = {
     "vector_bytes": 16,
     "memory_bytes": (1, 2, 4, 8, 16),
     "lane_gates": True,
     "ops": {**TARGET.ops, Ops.LANES: TARGET.ops[Ops.CMPLT]},
 }
-# fault -> the room it is looked for in, what its renderer does, and the only checks that fail
 # fault -> the room it is looked for in, a renderer that has it, and the only checks that fail
 FOUND_ALONE: dict[str, tuple[str, Any, str]] = {
     "RANGE starts at 0": (
@@ -231,6 +239,7 @@ FOUND_ALONE: dict[str, tuple[str, Any, str]] = {
         rewritten(loops_from_zero),
         "programs/(range_from-loop|range_between|long_counters)",
     ),
+    "CONST has no -0": ("programs/", each(positive_zero), "programs/constants"),
     "SHUFFLE is the identity": ("lanes/", each(identity_shuffle), "lanes/SHUFFLE-"),
     "EXTRACT takes lane 0": ("lanes/", each(first_lane), "lanes/(EXTRACT-|offsets)"),
     "VECTOR sorts its parts": ("lanes/", each(sorted_parts), "lanes/VECTOR-"),
@@ -252,6 +261,16 @@ def test_a_fault_of_one_operation_fails_the_checks_of_that_operation_alone(
     found = outcomes(room, target=VECTORS, renderer=renderer)
     failed = {o.id for o in found if not o.ok}
     assert failed == {o.id for o in found if re.match(wanted, o.id)} != set()
+
+
+@pytest.mark.parametrize("nbytes", [8, 16, 32])
+def test_gates_of_lanes_are_tried_in_the_middle_of_a_vector(outcomes: Any, nbytes: int) -> None:
+    """Two lanes are a vector, too."""
+    memory = tuple(1 << k for k in range(nbytes.bit_length()))
+    target = {**VECTORS, "vector_bytes": nbytes, "memory_bytes": memory}
+    assert all(o.ok for o in outcomes("lanes/", target=target))
+    found = outcomes("lanes/", target=target, renderer=each(without_lane_gates))
+    assert {o.id for o in found if not o.ok} == {"lanes/gates"}
 
 
 @pytest.mark.parametrize("check,parts", FAULTS.values(), ids=FAULTS)

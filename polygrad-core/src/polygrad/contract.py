@@ -21,7 +21,8 @@ LOAD            INDEX [, gate [, other]]   dtype may be a vector: lanes contiguo
 STORE           INDEX, value [, gate]      arg: "nt" for non-temporal or None
 arithmetic      ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
 ..              DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero
-bits, compare   AND OR XOR NOT SHL SHR     CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
+bits, compare   AND OR XOR NOT SHL SHR     SHR of signed integers keeps the sign, SHL drops bits;
+..                                         CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
 WHERE           mask, a, b                 mask has the lanes of a
 native math     EXP2 LOG2 SIN RECIP ..     RSQRT FLOOR CEIL TRUNC ROUND, where the Target lists them
 CAST            value                      float->int saturates, NaN is 0; int->int keeps low bits;

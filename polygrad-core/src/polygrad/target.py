@@ -61,7 +61,9 @@ class Target:
     lane_gates: bool = False
     store_bytes: int = 1  # narrowest store that spares its neighbours; only 1 is accepted yet
     align: int = 64  # of every buffer, and of every offset in the arena
-    max_buffer_bytes: int = 1 << 62  # of one tensor; a larger one is a DeviceMemoryError
+    # Of a tensor, and of the scratch memory that a step's kernels share; who needs more gets a
+    # DeviceMemoryError, and `alloc` is not asked.
+    max_buffer_bytes: int = 1 << 62
     registers: int = 16  # vector registers (scalar ones without vectors): size of a register tile
     cache_bytes: tuple[int, ...] = (32 << 10, 512 << 10)  # per core, nearest first: size of blocks
     cores: int = 1  # how many blocks of a grid can run at once; for your own Device.prepare

@@ -119,7 +119,8 @@ class Pool:
         if nbytes > self._most:
             raise DeviceMemoryError(
                 f"device {self.device.name!r} holds at most {self._most} bytes in one buffer, and"
-                f" {nbytes} are needed. Use smaller tensors, or another device."
+                f" {nbytes} are needed, for one tensor or for all that a step keeps between its"
+                " kernels. Use smaller tensors, realize() some of them before, or another device."
             )
         return min(size_class(nbytes), self._most)
 

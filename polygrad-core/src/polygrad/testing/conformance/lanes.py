@@ -193,8 +193,8 @@ def register_tile(lanes: int) -> Sample:
 
 
 def gates(lanes: int) -> Sample:
-    """A gate with one bit per lane reads and writes the tail of a row."""
-    n = lanes + lanes // 2 + 1
+    """A gate with one bit per lane reads and writes the tail of a row: part of a vector."""
+    n = lanes + lanes // 2
     a = Assembler("k_masked")
     x, y = a.param(F32, n), a.param(F32, 2 * lanes, "rw")
     base = a(Ops.MUL, a.grid(2), a.number(lanes))

@@ -130,6 +130,26 @@ def varying_grid() -> Sample:
     return Sample(a.build(), (pack(I32, [-1] * 20),), (7,))
 
 
+def constants() -> Sample:
+    """Numbers that are easily lost on the way through a text."""
+    a = Assembler("k_constants")
+    values = (
+        -0.0,
+        0.0,
+        float("inf"),
+        float("-inf"),
+        2.0**-149,
+        1.0 - 2.0**-24,
+        3.4028234663852886e38,
+    )
+    y, z = a.param(F32, len(values), "w"), a.param(I32, 2, "w")
+    for i, value in enumerate(values):
+        a.store(y, a.number(i), a.const(F32, value))
+    for i, number in enumerate((-(2**31), 2**31 - 1)):
+        a.store(z, a.number(i), a.const(I32, number))
+    return Sample(a.build(), (bytes(4 * len(values)), bytes(8)))
+
+
 def scalars() -> Sample:
     """Variables arrive in their dtype."""
     a = Assembler("k_scalars")
@@ -233,8 +253,9 @@ def same_as_reference(make: Callable[[], Sample]) -> Callable[[Subject], None]:
         wanted = reference(sample.program, *sample.contents, scalars=sample.scalars)
         with subject.explained(sample.program):
             for i, (param, a, b) in enumerate(zip(sample.program.params, got, wanted, strict=True)):
-                both = unpack(param.dtype, a), unpack(param.dtype, b)
-                expect_equal(*both, f"param {i} after")
+                mine, theirs = unpack(param.dtype, a), unpack(param.dtype, b)
+                same = [*map(repr, mine)] == [*map(repr, theirs)]  # -0.0 is not 0.0, NaN is NaN
+                expect(same, f"param {i} after: got {mine!r}, expected {theirs!r}")
 
     return run
 
@@ -271,7 +292,7 @@ def seconds(subject: Subject) -> None:
 def checks(target: Target) -> Iterator[Check]:
     plain = (
         row_sums, loop_without_steps, branch, gated_load, gated_store, grid_order, varying_grid,
-        scalars, bool_local, in_place, range_between,
+        scalars, constants, bool_local, in_place, range_between,
         *([long_counters] * target.supports(Ops.ADD, dtypes.int64)),
     )  # fmt: skip
     for make in plain:

@@ -51,5 +51,6 @@ TARGET = Target(
     cache_bytes=(32 << 10, 1 << 20),  # bytes, nearest first: how large blocks are
     cores=1,  # blocks of a grid that run at once; only your own Device.prepare looks at it
     max_buffers=32,  # of one kernel; at least 4. Larger kernels are split
-    max_buffer_bytes=1 << 34,  # of one tensor; a larger one is an error before you are asked
+    # Of a tensor, and of the scratch memory of a step; more is an error before you are asked.
+    max_buffer_bytes=1 << 34,
 )
