@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,19 @@ def test_a_binary_from_a_cache_runs_as_a_fresh_one(run: Any, build: Any) -> None
 def test_the_symbol_says_how_to_call(build: Any) -> None:
     assert Entry.of("k_12_iff_4096") == Entry("iff", 4096)
     assert Entry.of("k_12__0") == Entry("", 0)
+
+
+def test_a_collection_inside_of_alloc_may_free() -> None:
+    """It ends Plans, whose scratch is the allocator's. The program stood still."""
+    allocator = CpuAllocator()
+    held = allocator.alloc(100)
+
+    def collected() -> None:
+        with allocator._lock:  # as `alloc` holds it
+            allocator.free(held)
+
+    thread = threading.Thread(target=collected, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert allocator.alloc(100).nbytes == 100

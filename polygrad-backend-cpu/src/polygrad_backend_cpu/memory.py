@@ -49,7 +49,8 @@ class CpuAllocator(Allocator[Memory]):
     """See `polygrad.plugin.Allocator`. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: a collection inside `alloc` may end a Plan, which frees its scratch.
+        self._lock = threading.RLock()
         self._free: dict[int, list[Piece]] = {}  # by size; their bytes are not zero
         self._slab: Piece | None = None
         self._used = 0  # bytes of the slab that were handed out
