@@ -358,7 +358,9 @@ def test_a_run_wakes_workers_that_sleep(many: Any) -> None:
         handles = [many.put(data), many.put(np.zeros_like(data))]
         run(handles)
         np.testing.assert_array_equal(many.get(handles[1], data), data)
+        deadline = time.monotonic() + 30
         while asleep.value < len(pool()._threads):
+            assert time.monotonic() < deadline, "the workers do not go to sleep"
             time.sleep(0)
 
 

@@ -125,6 +125,9 @@ def names() -> Iterator[Row]:
         (3, 4),
     )
     yield row("aminmax", lambda x: x.aminmax(dim=1)[1], lambda x: x.amax(1), (3, 4))
+
+
+def names_of_arrays() -> Iterator[Row]:
     yield row("vdot", lambda a, b: a.vdot(b), None, (4,), (4,))
     yield row("mv", lambda a, b: a.mv(b), None, (3, 4), (4,))
     yield row("ger", lambda a, b: a.ger(b), None, (3,), (4,))
@@ -230,7 +233,7 @@ def test_what_does_not_fit_in_place(device: str) -> None:
     assert x.tolist() == [1, 2]
 
 
-ROWS = [*arguments(), *names()]
+ROWS = [*arguments(), *names(), *names_of_arrays()]
 
 
 @pytest.mark.parametrize("case", ROWS, ids=[r.name for r in ROWS])

@@ -43,7 +43,8 @@ def host() -> Host:
         return asked()
     import llvmlite
 
-    key = hashlib.sha256(f"cpu host\0{llvmlite.__version__}\0{text}".encode()).digest()
+    what = f"cpu host {Host._fields}"  # another version of this class keeps other things
+    key = hashlib.sha256(f"{what}\0{llvmlite.__version__}\0{text}".encode()).digest()
     entry = known.get(key)
     if entry is not None:
         return Host(*json.loads(entry))
