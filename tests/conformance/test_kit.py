@@ -20,6 +20,7 @@ from polygrad.device.interp_target import TARGET
 from polygrad.dtype import dtypes
 from polygrad.plugin import DevicePlugin, Probe
 from polygrad.testing import conformance, isolated_registry
+from polygrad.testing.assembler import GUARD
 from polygrad.testing.conformance import values
 from polygrad.uop.ops import Ops
 
@@ -288,6 +289,25 @@ def test_a_failure_names_element_operation_program_and_text(outcomes: Any) -> No
     assert "Rendered:" in found.report and '"ADD"' in found.report
 
 
+def test_a_store_past_the_end_of_a_buffer_is_found(outcomes: Any) -> None:
+    def load(binary: Any) -> Any:
+        programs = InterpDevice.open(0, {}).load(binary)
+
+        def overrunning(program: Any) -> Any:
+            def launch(*handles: Handle, **options: Any) -> None:
+                program(*handles, **options)
+                last = handles[-1]
+                last.root[last.offset + last.nbytes - GUARD] ^= 1
+
+            return launch
+
+        return {name: overrunning(p) for name, p in programs.items()}
+
+    (found,) = outcomes("ops/ADD-int32-scalar", load=lambda target: load)
+    assert "wrote past the end of buffer 2" in found.report
+    assert "LinearProgram k_ADD_int32" in found.report
+
+
 def test_a_device_that_is_too_little_is_a_failed_check_whatever_is_asked_for(
     outcomes: Any,
 ) -> None:
@@ -305,6 +325,86 @@ def test_what_a_device_raises_is_reported_with_the_program(outcomes: Any) -> Non
     assert found.report.startswith("RuntimeError: no printer")
     assert "LinearProgram k_branch" in found.report
     assert "The renderer fails: RuntimeError: no printer" in found.report
+
+
+# ---- which kernel of the whole library is to blame
+
+
+def test_a_failure_of_the_whole_library_names_the_first_kernel_that_is_wrong(outcomes: Any) -> None:
+    (found,) = outcomes("tensors/softmax", renderer=swapped(MAX="ADD"))
+    first, place, difference, *rest = [x for x in found.report.splitlines() if x]
+    assert first.startswith("element 0: got ")
+    assert re.match(r"Launch 1, kernel k_\w+ \(.*MAX float32.*\) is the first to differ", place)
+    assert re.match(r"buffer \d \(float32, \d+ elements\), element 0: got .*, expected", difference)
+    assert rest[0].startswith("LinearProgram k_") and any("MAX float32 %" in x for x in rest)
+    assert "Rendered:" in rest
+
+
+@pytest.mark.parametrize("check", ["functions/mul-int32", "functions/exp-float32"])
+def test_a_failure_of_one_function_shows_its_kernel(outcomes: Any, check: str) -> None:
+    """Also where it is not the operation itself: exp multiplies."""
+    found = next(o for o in outcomes(check, renderer=swapped(MUL="ADD")) if o.id == check)
+    assert not found.ok
+    assert re.match(r"element \d: of \(", found.report) and "is the first to differ" in found.report
+    assert re.search(r"Launch 1, kernel k_\w+ \(.*MUL (int|float)32", found.report)
+    assert "Rendered:" in found.report
+
+
+def test_a_kernel_that_cannot_be_made_is_shown_alone(outcomes: Any) -> None:
+    class NoMaximum(InterpRenderer):
+        def render(self, programs: Any) -> Any:
+            for program in programs:
+                for i in program.ops:
+                    if i.op is Ops.MAX:
+                        raise KeyError(i.op)
+            return super().render(programs)
+
+    (found,) = outcomes("tensors/attention", renderer=NoMaximum)
+    pattern = r"Kernel k_\w+ \(.*MAX float32.*\) cannot be made: KeyError: .*MAX.*\n(.*):\d+\n"
+    assert re.search(pattern, found.report)[1] == __file__  # type: ignore[index]
+    assert found.report.count("LinearProgram k_") == 1
+
+
+def test_what_a_launch_raises_is_shown_with_its_kernel_and_the_line(outcomes: Any) -> None:
+    class Launch:
+        def __call__(self, *handles: Any, **options: Any) -> None:
+            raise ValueError("grid is empty")
+
+    def load(binary: Any) -> Any:
+        return {name: Launch() for name in binary.entries}
+
+    (found,) = outcomes("tensors/matmul-batch", load=lambda target: load)
+    pattern = r"Launch 1, kernel k_\w+ \(.*\): ValueError: grid is empty\n(.*):\d+\n"
+    assert re.search(pattern, found.report)[1] == __file__  # type: ignore[index]
+    assert "LinearProgram k_" in found.report
+
+
+def test_where_every_kernel_is_right_the_rest_of_the_device_is_named(outcomes: Any) -> None:
+    class Flips(InterpAllocator):
+        def write(self, dst: Handle, src: memoryview, offset: int = 0) -> None:
+            super().write(dst, memoryview(bytes([src[0] ^ 0x80, *src[1:]])), offset)
+
+    (found,) = outcomes("tensors/gather", allocator=lambda target: Flips())
+    assert re.search(r"Each of its \d+ launches gives what the reference makes", found.report)
+    assert "look at the allocator" in found.report and "LinearProgram k_" in found.report
+
+
+def test_a_faulty_prepare_is_told_from_faulty_kernels(outcomes: Any) -> None:
+    def prepare(plan: Any, programs: Any, arena: Any) -> Any:
+        return lambda handles, variables=(): None
+
+    (found,) = outcomes("tensors/views", prepare=lambda target: prepare)
+    assert "Its kernels launched one by one, the check passes: look at prepare()" in found.report
+
+
+def test_looking_for_the_kernel_leaves_nothing_behind(outcomes: Any) -> None:
+    from polygrad import Tensor
+    from polygrad.engine import witness
+
+    before = (Tensor([1.0, 2.0]) * 3).tolist()
+    outcomes("functions/mul-int32", renderer=swapped(MUL="ADD"))
+    assert witness.present is None
+    assert (Tensor([1.0, 2.0]) * 3).tolist() == before == [3.0, 6.0]
 
 
 # ---- comparing

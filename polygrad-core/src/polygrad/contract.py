@@ -22,6 +22,7 @@ STORE           INDEX, value [, gate]      arg: "nt" for non-temporal or None
 arithmetic      ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
 ..              DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero
 bits, compare   AND OR XOR NOT SHL SHR     SHR of signed integers keeps the sign, SHL drops bits;
+..                                         a count beyond the bits gives any value, never a trap;
 ..                                         CMPLT CMPLE CMPEQ CMPNE give bool with the same lanes
 WHERE           mask, a, b                 mask has the lanes of a
 native math     EXP2 LOG2 SIN RECIP ..     RSQRT FLOOR CEIL TRUNC ROUND, where the Target lists them

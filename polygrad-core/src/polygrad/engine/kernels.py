@@ -24,7 +24,7 @@ from ..hooks import installed as hooks
 from ..plugin import Device
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rewrite, substitute
-from . import tuning
+from . import tuning, witness
 from .runtime import current
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ def forget() -> None:
 def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any]:
     """Render, compile (or find on disk) and load `programs` as one module."""
     unique = list({p.name: p for p in programs}.values())
+    if witness.present is not None:
+        witness.present.makes(device, unique)
     source = device.renderer.render(unique)
     if settings.get("POLY_DUMP_KERNELS"):
         _dump(unique, source)

@@ -3,8 +3,9 @@
 The usual way is `device.prepare(plan)`: one call per run, and nothing of this file is on its path.
 In several pieces a Plan runs where somebody observes `polygrad_program_ran` (each step by itself,
 waited for, so that its time is its own) and where some programs are not the device's own (what a
-provider gave is called from Python between native pieces). Which it is, is decided when the Plan is
-prepared; when plugins come or go, whatever is prepared is let go of and prepared anew.
+provider gave is called from Python between native pieces; so is all while a `witness` looks on).
+Which it is, is decided when the Plan is prepared; when plugins come or go, whatever is prepared is
+let go of and prepared anew.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..contract import CopyStep, Launch, Plan
 from ..hooks import installed as hooks
 from ..plugin import Device, StepLoop
+from . import witness
 
 if TYPE_CHECKING:
     from .stages import PlanStage
@@ -42,6 +44,10 @@ def prepare(stage: PlanStage, arena: Any) -> Any:
     """The executable of a stage, as those who are there now want it."""
     device, plan, programs = stage.device, stage.plan, stage.programs
     _prepared.add(stage)
+    if witness.present is not None:
+        look = witness.present.launcher
+        programs = {n: Foreign(look(device, plan.programs[n], p)) for n, p in programs.items()}
+        return alone(device, plan, programs, arena)
     ran = hooks.observer("polygrad_program_ran")
     if ran is not None:
         return Observed(device, plan, programs, arena, ran)

@@ -14,8 +14,11 @@ from typing import Any
 
 from ..contract import Instr, LinearProgram, Param, Postfix, VariableSpec
 from ..dtype import DType, dtypes
+from ..errors import DeviceContractError
 from ..plugin import Device
 from ..uop.ops import COMPARISONS, Ops
+
+GUARD = 64  # bytes behind each buffer that nobody may write
 
 
 class Assembler:
@@ -103,24 +106,32 @@ def launch(
     *contents: bytes,
     scalars: tuple[int | float, ...] = (),
 ) -> list[bytes]:
-    """Render, compile, load and run `program` on `contents` (one per param); the bytes after."""
+    """Render, compile, load and run `program` on `contents` (one per param); the bytes after.
+
+    Raises DeviceContractError where the program wrote past the end of a buffer.
+    """
     from ..contract import evaluate
     from ..device import get
     from ..device.loading import made
 
     opened = get(device) if isinstance(device, str) else device
     loaded = made(opened, [program])[program.name]
-    handles = [opened.allocator.alloc(max(1, len(c))) for c in contents]
-    for handle, data in zip(handles, contents, strict=True):
-        if data:
-            opened.allocator.write(handle, memoryview(data))
+    guarded = [bytes(c) + b"\xa5" * GUARD for c in contents]
+    handles = [opened.allocator.alloc(len(data)) for data in guarded]
+    for handle, data in zip(handles, guarded, strict=True):
+        opened.allocator.write(handle, memoryview(data))
     values = dict(zip((v.name for v in program.variables), scalars, strict=True))
     sizes = tuple(evaluate(g, values) for g in program.grid)
     loaded(*handles, grid=sizes, scalars=scalars)
     opened.synchronize()
-    out = [bytearray(len(c)) for c in contents]
+    out = [bytearray(len(data)) for data in guarded]
     for handle, room in zip(handles, out, strict=True):
-        if room:
-            opened.allocator.read(memoryview(room), handle)
+        opened.allocator.read(memoryview(room), handle)
         opened.allocator.free(handle)
-    return list(map(bytes, out))
+    for i, (room, data) in enumerate(zip(out, guarded, strict=True)):
+        if room[-GUARD:] != data[-GUARD:]:
+            raise DeviceContractError(
+                f"program {program.name} wrote past the end of buffer {i}, which has"
+                f" {len(data) - GUARD} bytes."
+            )
+    return [bytes(room[:-GUARD]) for room in out]

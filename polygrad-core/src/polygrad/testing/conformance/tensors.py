@@ -18,7 +18,7 @@ from ...errors import PolygradError
 from ...target import Target
 from ...tensor import Tensor
 from ...uop.ops import Ops
-from . import values
+from . import blame, values
 from .check import Check, ConformanceError, Subject, expect
 
 Function = Callable[..., Tensor]
@@ -278,6 +278,11 @@ def own_runtime(subject: Subject) -> None:
 
 
 def checks(target: Target) -> Iterator[Check]:
+    for check in _all(target):
+        yield check._replace(run=blame.explained(check.run))
+
+
+def _all(target: Target) -> Iterator[Check]:
     yield from elementwise_checks(target)
     yield from (Check(f"tensors/{name}", whole(name)) for name in WHOLE)
     yield Check("tensors/training", a_network_trains)
