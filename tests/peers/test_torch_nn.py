@@ -295,7 +295,9 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"lr": 0.02, "b1": 0.8, "b2": 0.95, "eps": 1e-3, "weight_decay": 0.1},
         {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1},
     ),
+    "Adam, amsgrad": ("Adam", *[{"lr": 0.3, "eps": 1e-3, "amsgrad": True}] * 2),
     "AdamW": ("AdamW", {"lr": 0.01}, {"lr": 0.01}),
+    "AdamW, amsgrad": ("AdamW", *[{"lr": 0.3, "weight_decay": 0.1, "amsgrad": True}] * 2),
     "AdamW, every argument": (
         "AdamW",
         {"lr": 0.02, "b1": 0.8, "b2": 0.95, "eps": 1e-3, "weight_decay": 0.3},

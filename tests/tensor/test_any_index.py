@@ -51,9 +51,12 @@ def cases(draw: Any) -> Case:
     axis = 0
     masked = False
     while axis < len(shape):
-        n, kind = shape[axis], draw(st.integers(0, 9))
+        n, kind = shape[axis], draw(st.integers(0, 10))
         if kind <= 1 and sum(i is None for i in index) < 3:
             index.append(None)
+            continue
+        if kind == 10 and not any(map(is_truth, index)):
+            index.append(draw_truth(draw))
             continue
         if kind == 2 and n:
             index.append(draw(st.integers(-n, n - 1)))
@@ -80,6 +83,16 @@ def cases(draw: Any) -> Case:
     if not any(i is Ellipsis for i in index) and axis < len(shape) and draw(st.booleans()):
         index.append(Ellipsis)
     return Case(base, tuple(index))
+
+
+def draw_truth(draw: Any) -> Any:
+    """A mask without axes. A false one goes with arrays of one element only: numpy refuses it with
+    others, which the drawn index may hold."""
+    return draw(st.sampled_from([True, np.True_, np.array(True)]))
+
+
+def is_truth(item: Any) -> bool:
+    return np.asarray(item).dtype == bool and np.ndim(item) == 0 if item is not None else False
 
 
 def draw_mask(draw: Any, sizes: tuple[int, ...], count: int) -> np.ndarray:

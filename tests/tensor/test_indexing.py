@@ -122,6 +122,45 @@ def test_take_and_selections(device: str) -> None:
     np.testing.assert_array_equal(x.nonzero().numpy(), np.argwhere(A))
 
 
+TRUTHS: list[Any] = [
+    True,
+    False,
+    np.True_,
+    np.array(False),
+    (0, True),
+    (slice(None), True),
+    (True, slice(None), 0),
+    (..., True),
+    (None, True),
+    ([0, 1], True),
+    ([1], False),
+    (0, False, slice(None)),
+    (True, False),
+    ([0, 1], slice(None), True),
+]
+
+
+@pytest.mark.parametrize("index", TRUTHS, ids=str)
+def test_a_mask_without_axes_is_a_new_axis_of_one_element_or_none(device: str, index: Any) -> None:
+    """As numpy has it, reading and writing."""
+    want, x = A[index], Tensor(A).realize()
+    got = x[index].numpy()
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+    changed, more = A.copy(), np.arange(want.size, dtype=np.float32).reshape(want.shape)
+    changed[index] = more
+    x[index] = Tensor(more)
+    np.testing.assert_array_equal(x.numpy(), changed)
+
+
+def test_a_condition_that_is_a_tensor_without_axes(device: str) -> None:
+    x = Tensor([3.0, 4.0]).realize()
+    assert x[x.sum() > 5].tolist() == [[3.0, 4.0]]
+    assert x[x.sum() > 9].shape == (0, 2)
+    x[x.sum() > 5] = 1.0
+    assert x.tolist() == [1.0, 1.0]
+
+
 def test_embedding_lookup_is_a_gather(device: str) -> None:
     table = Tensor(np.arange(12.0, dtype=np.float32).reshape(4, 3))
     assert table[Tensor([[3, 0]])].tolist() == [[[9.0, 10.0, 11.0], [0.0, 1.0, 2.0]]]
@@ -135,15 +174,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[PolygradError], str]] = [
     (lambda: X[:, np.array([-7])], IndexError_, "index -7 is outside axis 1 of shape (4, 5, 6)."),
     (lambda: X[0, 0, 0, 0], IndexError_, "4 indices are too many for shape (4, 5, 6)."),
     (lambda: X[..., ...], IndexError_, "an index has one Ellipsis at most."),
-    (
-        lambda: X[True],
-        ArgumentError,
-        "an index is no bool; use where(), or a mask of the tensor's shape.",
-    ),
     (lambda: X[1.5], ArgumentError, "an index is made of integers, slices and arrays, not 1.5."),
     (lambda: X[np.array(1.5)], DTypeError, "an index holds integers or bools, not float32."),
-    (lambda: X[0, np.array(True)], ArgumentError, "a 0-d mask is no index; use where()."),
-    (lambda: X[np.True_], ArgumentError, "a 0-d mask is no index; use where()."),
     (lambda: X["a"], ArgumentError, "an index is made of integers, slices and arrays, not 'a'."),
     (lambda: X[Tensor([0.5])], DTypeError, "an index holds integers or bools, not float32."),
     (

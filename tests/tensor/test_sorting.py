@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -394,6 +395,19 @@ def test_quantile(device: str, axis: int | None, rng: np.random.Generator) -> No
     np.testing.assert_allclose(got, np.quantile(a, q, axis, keepdims=True), rtol=1e-12)
 
 
+@pytest.mark.parametrize("rule", ["linear", "lower", "higher", "nearest", "midpoint"])
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 11])
+def test_quantiles_between_neighbours(
+    device: str, rule: str, n: int, rng: np.random.Generator
+) -> None:
+    """Also halfway, where the nearest is the even one."""
+    a = rng.normal(size=(3, n))
+    q = [0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 0.9, 1.0]
+    want = np.quantile(a, q, 1, method=rule)  # type: ignore[call-overload]
+    np.testing.assert_allclose(Tensor(a).quantile(q, 1, interpolation=rule).numpy(), want, 1e-12)
+    np.testing.assert_allclose(Tensor(a).quantile(0.3, 1, method=rule).numpy(), want[3], 1e-12)
+
+
 @pytest.mark.parametrize("axis", [(0, 2), (1, -1), (0, 1, 2), ()])
 def test_quantiles_over_several_axes(
     device: str, axis: tuple[int, ...], rng: np.random.Generator
@@ -447,6 +461,15 @@ def test_kthvalue(device: str, axis: int, rng: np.random.Generator) -> None:
 def test_a_fraction_outside_is_refused() -> None:
     with pytest.raises(ArgumentError, match="between 0 and 1"):
         Tensor([1.0]).quantile(1.5)
+
+
+def test_an_unknown_interpolation_is_refused() -> None:
+    text = (
+        "quantile: no interpolation named 'nearst'. Did you mean 'nearest'? Valid: linear, lower,"
+        " higher, nearest, midpoint."
+    )
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        Tensor([1.0]).quantile(0.5, interpolation="nearst")
 
 
 # ---- randperm

@@ -112,7 +112,8 @@ class Adam(Optimizer):
         p <- p - lr * (m / c1) / (sqrt(v / c2) + eps)
 
     c = 1 - bᵗ is kept as the same moving average of ones, which needs no power and loses no digits.
-    `weight_decay` adds ``weight_decay * p`` to the gradient.
+    `weight_decay` adds ``weight_decay * p`` to the gradient. With `amsgrad` the largest v so far
+    takes v's place (Reddi, Kale and Kumar 2018).
 
     >>> p = Tensor([1.0, 1.0], requires_grad=True)
     >>> optimizer = nn.optim.Adam([p], lr=0.5)
@@ -136,16 +137,26 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         decay_filter: Filter | None = None,
         fused: bool = False,
+        amsgrad: bool = False,
     ) -> None:
         if not (0 <= b1 < 1 and 0 <= b2 < 1):
             raise ArgumentError(f"{self.name}: b1={b1} and b2={b2} must be below 1.")
         super().__init__(
-            params, lr, decay_filter, fused, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay
+            params,
+            lr,
+            decay_filter,
+            fused,
+            b1=b1,
+            b2=b2,
+            eps=eps,
+            weight_decay=weight_decay,
+            amsgrad=amsgrad,
         )
 
     def _remember(self) -> dict[str, Tensor]:
         corrections = {name: Tensor.zeros(1) for name in ("c1", "c2")}
-        return zeros("m", self.params) | zeros("v", self.params) | corrections
+        largest = zeros("largest", self.params) if self.config["amsgrad"] else {}
+        return zeros("m", self.params) | zeros("v", self.params) | largest | corrections
 
     def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
         """The step as it is; LAMB fits its length to the parameter's."""
@@ -163,7 +174,11 @@ class Adam(Optimizer):
                 g = g + old * decay
             m = self.state[f"m.{i}"] * b1 + g * (1 - b1)
             v = self.state[f"v.{i}"] * b2 + g * g * (1 - b2)
-            move = (m / c1) / ((v / c2).sqrt() + eps)
+            spread = v
+            if self.config["amsgrad"]:
+                spread = self.state[f"largest.{i}"].maximum(v)
+                made.append((self.state[f"largest.{i}"], spread))
+            move = (m / c1) / ((spread / c2).sqrt() + eps)
             if decay and self.decoupled:
                 move = move + old * decay
             move = self._scaled(old, move)
@@ -198,8 +213,9 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
         decay_filter: Filter | None = None,
         fused: bool = False,
+        amsgrad: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused, amsgrad)
 
 
 # ---- optimizers that scale a step by the sizes of parameter and direction
@@ -307,8 +323,9 @@ class LAMB(Adam):
         weight_decay: float = 0.0,
         decay_filter: Filter | None = None,
         fused: bool = False,
+        amsgrad: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused, amsgrad)
 
     def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
         return move * _trust(old, move, _length(old) / _length(move))

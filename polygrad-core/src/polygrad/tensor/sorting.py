@@ -7,7 +7,7 @@ order and first in descending, and `median` and `quantile` of it are NaN, as in 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..dtype import dtypes, to_dtype
@@ -274,19 +274,27 @@ class Sorting(Kernels):
         keepdim: Flag = False,
         *,
         dim: Integer | Sequence[Integer] | None = None,
+        interpolation: str | None = None,
+        method: str | None = None,
     ) -> Tensor:
         """The value below which the fraction `q` of the elements along axes lies (of all elements
-        by default), on the line between neighbours. Several fractions, with one axis, come first in
-        the shape. NaN where there is one.
+        by default). Between two neighbours it lies on their line ("linear"), or `interpolation`
+        (numpy: `method`) takes the "lower", "higher" or "nearest" one or their "midpoint". Several
+        fractions, with one axis, come first in the shape. NaN where there is one.
 
         >>> Tensor([0.0, 10.0]).quantile(0.25).item()
         2.5
+        >>> Tensor([0.0, 10.0]).quantile(0.25, interpolation="higher").item()
+        10.0
         """
+        rule = either("quantile", interpolation, method, "interpolation and method") or "linear"
+        if rule not in _BETWEEN:
+            raise ArgumentError(f"quantile: {no_such('interpolation', rule, _BETWEEN)}")
         given = q if isinstance(q, (list, tuple)) else [q]
         fractions = [float(number("quantile", "q", f)) for f in given]
         if any(not 0.0 <= f <= 1.0 for f in fractions):
             raise ArgumentError(f"quantile: fractions lie between 0 and 1, not {q}.")
-        made = self._quantiles("quantile", fractions, either("quantile", axis, dim), keepdim)
+        made = self._quantiles("quantile", fractions, either("quantile", axis, dim), keepdim, rule)
         if not isinstance(q, (list, tuple)):
             return made[0]
         from .tensor import Tensor
@@ -294,7 +302,12 @@ class Sorting(Kernels):
         return Tensor.stack(*made)
 
     def _quantiles(
-        self, name: str, fractions: Sequence[float], axis: Any, keepdim: bool
+        self,
+        name: str,
+        fractions: Sequence[float],
+        axis: Any,
+        keepdim: bool,
+        rule: str = "linear",
     ) -> list[Tensor]:
         axes, u = axes_of(name, axis, self.ndim), self._float()
         kept = [n for a, n in enumerate(u.shape) if a not in axes]
@@ -303,9 +316,10 @@ class Sorting(Kernels):
             raise ArgumentError(f"{name}: there is nothing along the axis of {self.shape}.")
         rest = (a for a in range(self.ndim) if a not in axes)
         rows = u.permute((*rest, *axes)).reshape((math.prod(kept), count))
-        elements = self._elements(name, rows, _ranks(fractions, count))
+        places = [_BETWEEN[rule](f * (count - 1)) for f in fractions]
+        elements = self._elements(name, rows, _ranks(places, count))
         shape = [1 if a in axes else n for a, n in enumerate(u.shape)] if keepdim else kept
-        lines = (_between(elements, count, f).reshape(shape) for f in fractions)
+        lines = (_at(elements, count, place).reshape(shape) for place in places)
         return [result(narrow(line, u.dtype), self) for line in lines]
 
     def _elements(self, name: str, rows: UOp, ranks: Sequence[int]) -> dict[int, UOp]:
@@ -329,25 +343,34 @@ def _run_lengths(number: UOp, count: int) -> UOp:
     return ends - ends.shrink([(0, max(count - 1, 0), 1)]).pad([(min(count, 1), 0, 0)])
 
 
-def _place(count: int, fraction: float) -> tuple[int, float]:
-    """(the rank at or before a fraction of the way, how far it is to the next)."""
-    place = fraction * (count - 1)
+# where between the neighbours of a place, counted in elements, a quantile is taken
+_BETWEEN: dict[str, Callable[[float], float]] = {
+    "linear": lambda place: place,
+    "lower": math.floor,
+    "higher": math.ceil,
+    "nearest": round,  # of two at the same distance the even one, as numpy and torch
+    "midpoint": lambda place: (math.floor(place) + math.ceil(place)) / 2,
+}
+
+
+def _split(place: float, count: int) -> tuple[int, float]:
+    """(the rank at or before a place, how far it is to the next)."""
     low = min(int(place), count - 1)
     return low, place - low
 
 
-def _ranks(fractions: Sequence[float], count: int) -> list[int]:
-    """What the quantiles of so many elements look at."""
-    places = [_place(count, f) for f in fractions]
-    ranks = {r for low, weight in places for r in (low, low + bool(weight))}
+def _ranks(places: Sequence[float], count: int) -> list[int]:
+    """What the quantiles at places among so many elements look at."""
+    split = [_split(place, count) for place in places]
+    ranks = {r for low, weight in split for r in (low, low + bool(weight))}
     return sorted(ranks | {count - 1})
 
 
-def _between(elements: dict[int, UOp], count: int, fraction: float) -> UOp:
-    """The element at `fraction` of the way along sorted rows; NaN where the last is. A mean with
-    weights: a difference of neighbours may overflow, and that of equal infinities is NaN. Of equal
-    numbers it is exactly theirs, and both have their share of its slope."""
-    low, weight = _place(count, fraction)
+def _at(elements: dict[int, UOp], count: int, place: float) -> UOp:
+    """What stands at a place in sorted rows; NaN where the last is. Between two elements a mean
+    with weights: a difference of neighbours may overflow, and that of equal infinities is NaN. Of
+    equal numbers it is exactly theirs, and both have their share of its slope."""
+    low, weight = _split(place, count)
     value = first = elements[low]
     if weight:
         after = elements[low + 1]

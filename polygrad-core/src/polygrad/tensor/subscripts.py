@@ -36,6 +36,12 @@ class Array(NamedTuple):
     axis_size: int | None = None  # a mask's own size, which the axis must have
 
 
+class Truth(NamedTuple):
+    """A bool, or a mask without axes: a new axis of one element, taken once or not at all."""
+
+    array: Array
+
+
 class Moving(NamedTuple):
     """A slice whose start is known at the call of a captured function only."""
 
@@ -67,6 +73,11 @@ def parse(name: str, shape: Shape, index: Any, *beside: Base) -> View:
     axis = 0
     for place, item in enumerate(items):
         if item is None:
+            kept.append(1)
+            continue
+        if isinstance(item, Truth):
+            advanced.append(place)
+            arrays.append((len(kept), item.array))
             kept.append(1)
             continue
         n = shape[axis]
@@ -164,19 +175,15 @@ def _place(advanced: Sequence[int], dots: int) -> int:
 
 
 def _arrays_of(items: tuple[Any, ...], beside: Sequence[Base]) -> list[Any]:
-    """Items as int, slice, None, Ellipsis and Array; a mask gives one Array for each of its
+    """Items as int, slice, None, Ellipsis, Truth and Array; a mask gives one Array for each of its
     axes."""
     out: list[Any] = []
     for item in items:
         if item is None or item is Ellipsis or isinstance(item, (slice, Size)):
             out.append(item)
-        elif isinstance(item, bool):
-            raise ArgumentError(
-                "an index is no bool; use where(), or a mask of the tensor's shape."
-            )
         elif isinstance(item, range):
             out += _arrays(list(item), beside)
-        elif isinstance(item, (Base, list, tuple)) or _is_array(item):
+        elif isinstance(item, (bool, Base, list, tuple)) or _is_array(item):
             out += _arrays(item, beside)
         elif isinstance(item, Symbol):
             out.append(item)
@@ -195,7 +202,7 @@ def _is_array(item: Any) -> bool:
     return shape is not None and not (shape == () and integer)
 
 
-def _arrays(item: Any, beside: Sequence[Base]) -> list[Array]:
+def _arrays(item: Any, beside: Sequence[Base]) -> list[Array] | list[Truth]:
     tensor = tensor_of(item, "an index", *beside)
     if tensor.dtype.kind == "bool":
         return _mask(tensor)
@@ -217,10 +224,11 @@ def _extent(item: Any) -> tuple[int, int] | None:
     return int(item.min()), int(item.max())
 
 
-def _mask(tensor: Tensor) -> list[Array]:
+def _mask(tensor: Tensor) -> list[Array] | list[Truth]:
+    if not tensor.shape:
+        chosen = [0] if tensor.item() else []
+        return [Truth(Array(index_vector(chosen, tensor), (0, 0)))]
     columns = nonzero(tensor)
-    if not columns:
-        raise ArgumentError("a 0-d mask is no index; use where().")
     return [
         Array(index_vector(column, tensor), (0, n - 1) if column else None, n)
         for column, n in zip(columns, tensor.shape, strict=True)
@@ -250,7 +258,7 @@ def nonzero(mask: Tensor) -> list[list[int]]:
 def _filled(shape: Shape, items: list[Any]) -> tuple[list[Any], int]:
     """`items` with the Ellipsis written out and slices for the axes nobody named; where those
     are."""
-    named = sum(item is not None and item is not Ellipsis for item in items)
+    named = sum(not (item is None or item is Ellipsis or isinstance(item, Truth)) for item in items)
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise IndexError_("an index has one Ellipsis at most.")
