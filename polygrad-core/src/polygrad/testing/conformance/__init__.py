@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ...errors import DeviceContractError
 from ...plugin import SUPPORTED
 from . import lanes, lifecycle, limits, memory, ops, package, plans, programs, tensors
-from .check import Check, ConformanceError, Subject
+from .check import Check, ConformanceError, Subject, raised, said
 
 __all__ = ["Check", "ConformanceError", "Outcome", "Subject", "checks", "run_checks"]
 
@@ -67,11 +67,6 @@ def run_checks(
 
 def _outcome(check: Check, subject: Subject) -> Outcome:
     start = time.perf_counter()
-    try:
-        check.run(subject)
-    except ConformanceError as error:
-        return Outcome(check.id, False, time.perf_counter() - start, str(error))
-    except Exception as error:  # noqa: BLE001  (a stranger's code)
-        text = f"{type(error).__name__}: {error}"
-        return Outcome(check.id, False, time.perf_counter() - start, text)
-    return Outcome(check.id, True, time.perf_counter() - start)
+    error = raised(lambda: check.run(subject))
+    text = "" if error is None else said(error)
+    return Outcome(check.id, error is None, time.perf_counter() - start, text)

@@ -23,9 +23,11 @@ from .programs import branch, row_sums
 def close_twice(subject: Subject) -> None:
     """A device of its own number, opened beside the one under test, closed twice."""
     extra = type(subject.device).open(0, {})
-    extra.allocator.free(extra.allocator.alloc(64))
-    extra.close()
-    extra.close()
+    try:
+        extra.allocator.free(extra.allocator.alloc(64))
+    finally:
+        extra.close()
+        extra.close()
     expect_equal(len(subject.run(*_sample())), 2, "buffers after another device was closed")
 
 
@@ -99,11 +101,13 @@ def broken_source(subject: Subject) -> None:
 def keys(subject: Subject) -> None:
     """Keys are text, and equal for equal devices: kernels on disk are found by them."""
     device = subject.device
-    again = type(device).open(0, {})
     expect(isinstance(device.renderer.key, str) and device.renderer.key, "renderer.key is empty")
-    expect_equal(again.renderer.key, device.renderer.key, "renderer.key of a second device")
-    expect_equal(again.compiler.key, device.compiler.key, "compiler.key of a second device")
-    again.close()
+    again = type(device).open(0, {})
+    try:
+        expect_equal(again.renderer.key, device.renderer.key, "renderer.key of a second device")
+        expect_equal(again.compiler.key, device.compiler.key, "compiler.key of a second device")
+    finally:
+        again.close()
 
 
 def same_binary(subject: Subject) -> None:

@@ -55,11 +55,10 @@ def plan(align: int) -> Plan:
 def run_plan(subject: Subject) -> None:
     device, made = subject.device, plan(subject.target.align)
     programs = list(made.programs.values())
-    with subject.explained(*programs):
+    with subject.explained(*programs), subject.memory() as alloc:
         loaded = loading.made(device, programs)
-        arena = device.allocator.alloc(made.arena_bytes)
-        run = device.prepare(made, loaded, arena)
-        handles = [device.allocator.alloc(BYTES) for _ in range(3)]
+        run = device.prepare(made, loaded, alloc(made.arena_bytes))
+        handles = [alloc(BYTES) for _ in range(3)]
         for shift in range(3):
             x = [i + shift for i in range(N)]
             device.allocator.write(handles[0], memoryview(pack(dtypes.int32, x)))
@@ -68,14 +67,12 @@ def run_plan(subject: Subject) -> None:
             got = [_numbers(subject, h) for h in handles]
             middle = [(shift - 1) * n for n in x]
             expect_equal(got, [x, [3 * n for n in middle], middle], f"run {shift} of a Plan")
-        for handle in (*handles, arena):
-            device.allocator.free(handle)
 
 
 def other_handles(subject: Subject) -> None:
     """The same Executable on other handles at each call: nothing of an earlier call is kept."""
     device, program = subject.device, scaled()
-    with subject.explained(program):
+    with subject.explained(program), subject.memory() as alloc:
         step = Launch(program.name, (0, 1), (("n",), ("v",)), (("n",),))
         buffers = tuple(PlanBuffer("external", BYTES, i) for i in range(2))
         made = Plan(buffers, (step,), {program.name: program}, variables=program.variables)
@@ -83,17 +80,15 @@ def other_handles(subject: Subject) -> None:
         run = device.prepare(made, loaded, None)
         held = []
         for count in (N, 1, 0, 50):
-            x, y = device.allocator.alloc(BYTES), device.allocator.alloc(BYTES)
+            x, y = alloc(BYTES), alloc(BYTES)
             device.allocator.write(x, memoryview(pack(dtypes.int32, list(range(N)))))
             device.allocator.write(y, memoryview(pack(dtypes.int32, [-1] * N)))
             run([x, y], [count, 2])
-            held.append((count, x, y))
+            held.append((count, y))
         device.synchronize()
-        for count, x, y in held:
+        for count, y in held:
             wanted = [2 * i if i < count else -1 for i in range(N)]
             expect_equal(_numbers(subject, y), wanted, f"a grid of {count} blocks")
-            device.allocator.free(x)
-            device.allocator.free(y)
 
 
 def many_launches(subject: Subject) -> None:
@@ -105,9 +100,9 @@ def many_launches(subject: Subject) -> None:
     value = a.load(x, zero)
     a.store(x, zero, a(Ops.ADD, a(Ops.MUL, value, a.number(3)), a.number(1)))
     program = a.build()
-    with subject.explained(program):
+    with subject.explained(program), subject.memory() as alloc:
         loaded = loading.made(device, [program])[program.name]
-        handle = device.allocator.alloc(4)
+        handle = alloc(4)
         device.allocator.write(handle, memoryview(bytes(4)))
         wanted = 0
         for _ in range(1000):
@@ -116,7 +111,6 @@ def many_launches(subject: Subject) -> None:
         device.synchronize()
         (got,) = _numbers(subject, handle, 1)
         expect_equal(got & 0xFFFFFFFF, wanted, "after a thousand launches")
-        device.allocator.free(handle)
 
 
 def _numbers(subject: Subject, handle: object, count: int = N) -> list[int]:
