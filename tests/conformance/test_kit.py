@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,8 +68,6 @@ class Swapped(InterpRenderer):
         return super().render([self._faulty(p) for p in programs])
 
     def _faulty(self, program: LinearProgram) -> LinearProgram:
-        from dataclasses import replace
-
         ops = [i._replace(op=self.pairs.get(i.op, i.op)) for i in program.ops]
         return replace(program, ops=tuple(ops))
 
@@ -79,8 +78,6 @@ class Rewritten(InterpRenderer):
     change: ClassVar[Callable[[Sequence[Instr]], Sequence[Instr]]]
 
     def render(self, programs: Any) -> Any:
-        from dataclasses import replace
-
         change = type(self).change
         return super().render([replace(p, ops=tuple(change(p.expanded()))) for p in programs])
 
@@ -157,6 +154,33 @@ def outcomes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[conformance.
     return run
 
 
+def flying(binary: Any) -> Any:
+    """Programs that run when the next is launched: nobody waits for the last."""
+    waiting: list[Callable[[], None]] = []
+
+    def later(program: Any, *handles: Handle, **options: Any) -> None:
+        while waiting:
+            waiting.pop()()
+        waiting.append(partial(program, *handles, **options))
+
+    programs = InterpDevice.open(0, {}).load(binary)
+    return {name: partial(later, program) for name, program in programs.items()}
+
+
+def without_setup(plan: Any, programs: Any, arena: Any) -> Any:
+    return InterpDevice.open(0, {}).prepare(replace(plan, setup=()), programs, arena)
+
+
+def setup_again(plan: Any, programs: Any, arena: Any) -> Any:
+    steps = (*plan.setup, *plan.steps)
+    return InterpDevice.open(0, {}).prepare(replace(plan, setup=(), steps=steps), programs, arena)
+
+
+def mixed_up(binary: Any) -> Any:
+    programs = InterpDevice.open(0, {}).load(binary)
+    return dict(zip(programs, [*programs.values()][::-1], strict=True))
+
+
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "addition subtracts": ("ops/ADD-float32-scalar", {"renderer": swapped(ADD="SUB")}),
     "maximum is minimum": ("ops/MAX-int8-scalar", {"renderer": swapped(MAX="MIN")}),
@@ -166,6 +190,10 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "is never full": ("memory/absurd_size", {"allocator": lambda t: NeverFull()}),
     "gives dirty memory": ("memory/zeroed", {"allocator": lambda t: NotZeroed()}),
     "views are copies": ("memory/views", {"allocator": lambda t: ViewsCopy()}),
+    "copies and writes do not wait": ("plans/memory_in_order", {"load": lambda t: flying}),
+    "setup is left out": ("plans/setup", {"prepare": lambda t: without_setup}),
+    "setup runs at each call": ("plans/setup", {"prepare": lambda t: setup_again}),
+    "kernels of a module are mixed up": ("programs/several_in_one", {"load": lambda t: mixed_up}),
 }
 
 
@@ -512,9 +540,23 @@ def test_a_buffer_that_cannot_be_read_is_named_with_its_launch(outcomes: Any) ->
 
 
 def test_where_nothing_was_launched_the_line_and_what_was_made_are_shown(outcomes: Any) -> None:
-    (found,) = outcomes("tensors/where", allocator=parts(write=lambda self, dst, src, o=0: dst.no))
-    assert re.search(r"No kernel was launched: look at the allocator.*\n(.*):\d+", found.report)
-    assert f"\n{__file__}:" in found.report
+    def no(self: Any, *_: Any) -> None:
+        raise OSError("no")
+
+    (found,) = outcomes("tensors/where", allocator=parts(write=no))
+    first, place = found.report.split("\n\n")
+    assert first == "OSError: no"
+    assert place.startswith("No kernel was launched (none was made yet): look at the allocator")
+    assert re.search(r"\n(.*):\d+$", place)[1] == __file__  # type: ignore[index]
+    (found,) = outcomes("tensors/mean-var", allocator=parts(view=no))
+    assert "No kernel was launched (of 3 that were made): look at the allocator" in found.report
+    assert found.report.count("LinearProgram k_") == 3 and "Rendered:" in found.report
+
+
+def test_memory_that_is_none_is_told(outcomes: Any) -> None:
+    parted = parts(alloc=lambda self, nbytes, zeroed=False: None)
+    (found,) = outcomes("tensors/where", allocator=parted)
+    assert re.match(r"DeviceContractError: device 'faulty': alloc\(\d+\) gave None", found.report)
 
 
 def test_bytes_that_the_reference_cannot_run_on_are_told(
@@ -583,7 +625,7 @@ def test_a_program_that_keeps_its_first_handles_is_told_from_a_wrong_kernel(outc
 
     (found,) = outcomes("tensors/training", load=lambda target: load)
     assert "is the first to differ from the reference" in found.report
-    assert "look at what a program keeps from an earlier launch" in found.report
+    assert "Made anew, alone in its module, it gives what the reference makes" in found.report
 
 
 def test_a_check_that_fails_once_is_said_to(outcomes: Any) -> None:
@@ -688,7 +730,23 @@ def test_numbers_are_compared_by_units_in_the_last_place(
 def test_the_verb_prints_rooms_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "interp", "-k", "plans/"]) == 0
     out = capsys.readouterr().out
-    assert "plans      3 of 3 passed" in out and "interp: it conforms" in out
+    assert "plans      5 of 5 passed" in out and "interp: it conforms" in out
+
+
+def test_the_verb_names_each_check_before_it_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the last name is that of one which ends the process or never ends."""
+    assert main(["conformance", "interp", "-k", "plans/", "-v"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["plans/arena", "plans/other_handles"]
+
+    def hangs(subject: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polygrad.testing.conformance.plans.many_launches", hangs)
+    with pytest.raises(KeyboardInterrupt):
+        main(["conformance", "interp", "-k", "plans/"])
+    assert capsys.readouterr().err == "polygrad: interrupted in plans/many_launches\n"
 
 
 def test_the_verb_writes_a_report(
@@ -822,7 +880,7 @@ def project(tmp_path: Path) -> Path:
 def test_three_lines_make_a_test_of_each_check(project: Path) -> None:
     done = pytest_in(project, "-k", "plans or limits")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "7 passed" in done.stdout
 
 
 def test_known_failures_have_a_reason_and_an_unexpected_pass_fails(project: Path) -> None:
@@ -831,7 +889,7 @@ def test_known_failures_have_a_reason_and_an_unexpected_pass_fails(project: Path
     )
     done = pytest_in(project, "-k", "plans", "-rs")
     assert done.returncode == 1
-    assert "1 failed, 1 passed, 1 skipped" in done.stdout
+    assert "1 failed, 3 passed, 1 skipped" in done.stdout
     assert "no arena yet" in done.stdout and "slow" in done.stdout
 
 

@@ -28,9 +28,9 @@ def load(device: Device, binary: Binary) -> Mapping[str, Program]:
             f"device {device.name!r}: load() raised {told(error)}, for {_named(entries)}.{_HINT}"
         ) from error
     if not isinstance(programs, Mapping):
-        given = one(type(programs).__name__)
         raise DeviceContractError(
-            f"device {device.name!r}: load() gave {given}, expected kernel names and programs."
+            f"device {device.name!r}: load() gave {_a(programs)}, expected kernel names and"
+            " programs."
         )
     missing = {name: symbol for name, symbol in entries.items() if name not in programs}
     if missing:
@@ -38,6 +38,12 @@ def load(device: Device, binary: Binary) -> Mapping[str, Program]:
             f"device {device.name!r}: load() gave no program for {_named(missing)}: its compiler"
             f" accepted the source without it.{_HINT}"
         )
+    for name in entries:
+        if not callable(programs[name]):
+            raise DeviceContractError(
+                f"device {device.name!r}: load() gave {_a(programs[name])} for kernel {name!r},"
+                " expected a program, which can be called."
+            )
     return programs
 
 

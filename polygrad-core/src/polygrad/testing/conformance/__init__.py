@@ -51,15 +51,20 @@ def checks(name: str) -> Iterator[Check]:
 
 
 def run_checks(
-    name: str, pattern: str = "", seen: Callable[[Outcome], None] = lambda outcome: None
+    name: str,
+    pattern: str = "",
+    seen: Callable[[Outcome], None] = lambda outcome: None,
+    starts: Callable[[str], None] = lambda check: None,
 ) -> list[Outcome]:
-    """Run the checks whose id contains `pattern`, `seen` being told of each as it ends."""
+    """Run the checks whose id contains `pattern`. `starts` is told the id of each before it runs,
+    `seen` of how it ended."""
     subject = Subject(name)
     found = list(checks(name))
     if found != [limits.OPENS]:  # which is told whatever was asked for
         found = [check for check in found if pattern in check.id]
     outcomes = []
     for check in found:
+        starts(check.id)
         outcomes.append(_outcome(check, subject))
         seen(outcomes[-1])
     return outcomes

@@ -38,6 +38,10 @@ ALONE = (
     "Launched by itself, on memory of its own, it gives what the reference makes: look at what a"
     " program keeps from an earlier launch, and at memory that overlaps."
 )
+ANEW = (
+    "Made anew, alone in its module, it gives what the reference makes: look at how load() tells"
+    " the programs of a module apart, and at what a program keeps from an earlier launch."
+)
 QUIET = {Ops.PARAM, Ops.CONST, Ops.INDEX, Ops.GRID, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF,
          Ops.LOCAL, Ops.VARIABLE, Ops.STORE}  # fmt: skip
 
@@ -69,7 +73,9 @@ def _blamed(subject: Subject, run: Run) -> str:
 
 
 def _again(subject: Subject, run: Run) -> BaseException | None:
-    """What `run` raises with all kernels made anew; what is made here is used by nobody else."""
+    """What `run` raises with all kernels made anew, after all that is still running; what is made
+    here is used by nobody else."""
+    raised(subject.device.synchronize)
     clear_schedule_cache()
     try:
         with settings.Context(POLY_SPEC=1, POLY_TRACEBACK="full"):
@@ -134,7 +140,8 @@ class Comparison:
             " bytes: look at the allocator (alloc, write, read, copy, view)."
         )
         if not self.launches:
-            text = "No kernel was launched: look at the allocator (alloc, write, view)."
+            made = f"of {len(self.ready)} that were made" if self.ready else "none was made yet"
+            text = f"No kernel was launched ({made}): look at the allocator (alloc, write, view)."
         return Blame(text + _where(error), self.shown)
 
     def _unmade(self, error: BaseException) -> Blame:
@@ -236,7 +243,7 @@ class Launcher:
         self, given: Sequence[bytes], wanted: Sequence[bytes], scalars: tuple[Any, ...]
     ) -> str:
         """What to look at if it is not the kernel that is wrong."""
-        for loaded, text in ((self.loaded, ALONE), (self._patient, LATE), (None, ALONE)):
+        for loaded, text in ((self.loaded, ALONE), (self._patient, LATE), (None, ANEW)):
             got, error = self._launched(given, scalars, loaded)
             if error is not None:
                 return f"\nLaunched by itself, on memory of its own: {told(error)}"

@@ -113,11 +113,12 @@ def keys(subject: Subject) -> None:
 def same_binary(subject: Subject) -> None:
     """The same source compiles to the same bytes, and another process may load them."""
     device = subject.device
-    source = device.renderer.render([branch().program])
-    first, second = device.compiler(source), device.compiler(source)
-    expect(isinstance(first.code, bytes), f"Binary.code is a {type(first.code).__name__}")
-    expect(first.code == second.code, "the same source compiles to different bytes")
-    expect_equal(dict(first.entries), dict(second.entries), "the entries of a binary")
+    program = branch().program
+    with subject.explained(program):
+        source = loading.rendered(device, [program])
+        first, second = (loading.compiled(device, source) for _ in range(2))
+        expect(first.code == second.code, "the same source compiles to different bytes")
+        expect_equal(dict(first.entries), dict(second.entries), "the entries of a binary")
 
 
 def checks(target: Target) -> Iterator[Check]:

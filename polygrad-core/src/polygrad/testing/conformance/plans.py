@@ -14,6 +14,7 @@ from .check import Check, Subject, expect_equal
 
 N = 100
 BYTES = 4 * N
+MANY = 50  # launches, of which some may still run when the last was asked for
 
 
 def scaled() -> LinearProgram:
@@ -28,7 +29,7 @@ def scaled() -> LinearProgram:
 
 
 def plan(align: int) -> Plan:
-    """slot 1 = 3 * v * slot 0, by way of the arena; slot 2 a copy of what lies there."""
+    """slot 1 = 3 * v * slot 0 and slot 2 = 5 * slot 0, by way of two places in the arena."""
     program, room = scaled(), -(-BYTES // align) * align
     buffers = (
         PlanBuffer("external", BYTES, 0),
@@ -43,6 +44,7 @@ def plan(align: int) -> Plan:
         (
             Launch(program.name, (0, 3), (count, ("v",)), grid),
             CopyStep(4, 3, BYTES),
+            Launch(program.name, (0, 3), (count, (5,)), grid),
             Launch(program.name, (4, 1), (count, (3,)), grid),
             CopyStep(2, 3, BYTES),
         ),
@@ -65,8 +67,8 @@ def run_plan(subject: Subject) -> None:
             run(handles, [shift - 1])
             device.synchronize()
             got = [_numbers(subject, h) for h in handles]
-            middle = [(shift - 1) * n for n in x]
-            expect_equal(got, [x, [3 * n for n in middle], middle], f"run {shift} of a Plan")
+            wanted = [[factor * n for n in x] for factor in (1, 3 * (shift - 1), 5)]
+            expect_equal(got, wanted, f"run {shift} of a Plan")
 
 
 def other_handles(subject: Subject) -> None:
@@ -113,6 +115,56 @@ def many_launches(subject: Subject) -> None:
         expect_equal(got & 0xFFFFFFFF, wanted, "after a thousand launches")
 
 
+def setup(subject: Subject) -> None:
+    """Steps of `setup` run before the first call only."""
+    device, program = subject.device, scaled()
+    with subject.explained(program), subject.memory() as alloc:
+        first, step = (
+            Launch(program.name, buffers, ((N,), (factor,)), ((N,),))
+            for buffers, factor in (((0, 1), 2), ((1, 2), 3))
+        )
+        buffers = tuple(PlanBuffer("external", BYTES, i) for i in range(3))
+        made = Plan(buffers, (step,), {program.name: program}, setup=(first,))
+        run = device.prepare(made, loading.made(device, [program]), None)
+        handles = [alloc(BYTES) for _ in range(3)]
+        for call in range(2):  # what setup made of the first call's numbers stays
+            data = pack(dtypes.int32, [i + call for i in range(N)])
+            device.allocator.write(handles[0], memoryview(data))
+            run(handles, [])
+            device.synchronize()
+            got = [_numbers(subject, h) for h in handles[1:]]
+            wanted = [[factor * i for i in range(N)] for factor in (2, 6)]
+            expect_equal(got, wanted, f"call {call} of a Plan with a setup")
+
+
+def memory_in_order(subject: Subject) -> None:
+    """A write, and a copy to and from, come after what was launched before."""
+    device, program = subject.device, counting()
+    allocator = device.allocator
+    with subject.explained(program), subject.memory() as alloc:
+        loaded = loading.made(device, [program])[program.name]
+        x, y = alloc(4), alloc(4)
+        for handle in (x, y):
+            allocator.write(handle, memoryview(bytes(4)))
+        for _ in range(MANY):
+            loaded(x)
+        allocator.copy(y, x, 4, device)
+        for _ in range(MANY):
+            loaded(x)
+        allocator.write(x, memoryview(pack(dtypes.int32, [7])))
+        loaded(x)
+        expect_equal(_numbers(subject, y, 1), [MANY], f"a copy after {MANY} launches that add 1")
+        expect_equal(_numbers(subject, x, 1), [8], "7 written after launches, and 1 added")
+
+
+def counting() -> LinearProgram:
+    """`x = x + 1`."""
+    a = Assembler("k_counting")
+    x, zero = a.param(dtypes.int32, 1, "rw"), a.number(0)
+    a.store(x, zero, a(Ops.ADD, a.load(x, zero), a.number(1)))
+    return a.build()
+
+
 def _numbers(subject: Subject, handle: object, count: int = N) -> list[int]:
     room = bytearray(4 * count)
     subject.device.allocator.read(memoryview(room), handle)
@@ -123,6 +175,8 @@ def checks(target: Target) -> Iterator[Check]:
     table: tuple[tuple[str, Callable[[Subject], None]], ...] = (
         ("other_handles", other_handles),
         ("many_launches", many_launches),
+        ("setup", setup),
+        ("memory_in_order", memory_in_order),
     )
     if target.views:
         table = (("arena", run_plan), *table)

@@ -15,7 +15,7 @@ from ...device import loading
 from ...dtype import dtypes, pack, unpack
 from ...target import Target
 from ...uop.ops import Ops
-from ..assembler import Assembler
+from ..assembler import Assembler, launch
 from .check import Check, ConformanceError, Subject, expect, expect_equal, reference
 
 I32, F32, BOOL = dtypes.int32, dtypes.float32, dtypes.bool
@@ -284,13 +284,17 @@ def _first_difference(again: Any, first: Any) -> str:
 
 
 def several_in_one(subject: Subject) -> None:
-    """Programs compiled as one module are told apart by name."""
+    """Programs compiled as one module are told apart by name: each gives its own results."""
     device = subject.device
     samples = [row_sums(2, 3), branch(), in_place()]
     programs = [s.program for s in samples]
     with subject.explained(*programs):
         loaded = loading.made(device, programs)
         expect_equal(set(loaded), {p.name for p in programs}, "the loaded programs")
+        for program, contents, _ in samples:
+            got = launch(device, program, *contents, loaded=loaded[program.name])
+            same = got == reference(program, *contents)
+            expect(same, f"of {len(samples)} programs {program.name} gives something else")
 
 
 def seconds(subject: Subject) -> None:
