@@ -25,18 +25,23 @@ from ...engine import witness
 from ...errors import pass_on, told
 from ...plugin import Device
 from ...uop.ops import Ops
-from ..assembler import GUARD, launch
+from ..assembler import launch
 from . import values
-from .check import ConformanceError, Subject, raised, reference, report, said
+from .check import ConformanceError, Subject, memory_of, raised, reference, report, said
+from .memory import noise
 
 MOST = 3  # programs shown where none is to blame
 FAR = 16.0  # units in the last place of a result's largest number, where a device is not exact
+UNKEPT = (
+    "What is written to memory of as many bytes does not come back: look at the allocator, whether"
+    " handles overlap."
+)
 LATER = 0.05  # seconds after which a result is read
 LATE = f"Read {LATER} s later it is right: synchronize() or read() does not wait for the launch."
 FLIPPED = "on memory whose bytes were others before"
 ALONE = (
     "Launched by itself, on memory of its own, it gives what the reference makes: look at what a"
-    " program keeps from an earlier launch, and at memory that overlaps."
+    " program keeps from an earlier launch, what read() does, and at memory that overlaps."
 )
 ANEW = (
     "Made anew, alone in its module, it gives what the reference makes: look at how load() tells"
@@ -198,24 +203,27 @@ class Launcher:
         got, error = self._launched(given, scalars, self.loaded)
         wanted = reference(self.program, *given, scalars=scalars)
         difference = told(error) if error else self._difference(got, wanted)
-        if difference and all(map(self._keeps, given)):
+        if difference and self._keeps():
             text = f"{place} is the first to differ from the reference, {FLIPPED}:\n{difference}"
             text += self._aside(given, wanted, scalars)
             self.comparison.found = Blame(text, (self.program,))
 
-    def _keeps(self, data: bytes) -> bool:
-        """Whether what is written to memory of the device comes back."""
-        allocator, room = self.comparison.device.allocator, bytearray(len(data) + GUARD)
+    def _keeps(self) -> bool:
+        """Whether what is written to memory of the buffers' sizes, one after another, comes back.
+        Each is given other bytes: those of overlapping buffers are the same already."""
+        sizes = [n for n in (p.size * p.dtype.itemsize for p in self.program.params) if n]
+        given = [noise(nbytes + place)[:nbytes] for place, nbytes in enumerate(sizes)]
+        allocator, rooms = self.comparison.device.allocator, [bytearray(n) for n in sizes]
 
         def trip() -> None:
-            handle = allocator.alloc(len(room))
-            try:
-                allocator.write(handle, memoryview(data + bytes(GUARD)))
-                allocator.read(memoryview(room), handle)
-            finally:
-                allocator.free(handle)
+            with memory_of(self.comparison.device) as alloc:
+                handles = [alloc(nbytes) for nbytes in sizes]
+                for handle, data in zip(handles, given, strict=True):
+                    allocator.write(handle, memoryview(data))
+                for handle, room in zip(handles, rooms, strict=True):
+                    allocator.read(memoryview(room), handle)
 
-        return raised(trip) is None and room == data + bytes(GUARD)
+        return raised(trip) is None and rooms == given
 
     def _launched(
         self, given: Sequence[bytes], scalars: tuple[Any, ...], loaded: Any
@@ -243,6 +251,8 @@ class Launcher:
         self, given: Sequence[bytes], wanted: Sequence[bytes], scalars: tuple[Any, ...]
     ) -> str:
         """What to look at if it is not the kernel that is wrong."""
+        if not self._keeps():
+            return f"\n{UNKEPT}"
         for loaded, text in ((self.loaded, ALONE), (self._patient, LATE), (None, ANEW)):
             got, error = self._launched(given, scalars, loaded)
             if error is not None:
@@ -270,6 +280,7 @@ class Launcher:
         for i, param in enumerate(self.program.params):
             for at, a, b in self._unequal(param, got[i], wanted[i], exact):
                 kind = f"{param.dtype.name}, {param.size} elements"
+                kind += ", only read" if param.access == "r" else ""
                 found.append(f"buffer {i} ({kind}), element {at}: got {a!r}, expected {b!r}")
                 break
         return "\n".join(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from ...contract import LinearProgram
@@ -47,18 +47,9 @@ class Subject:
         with self.explained(program):
             return launch(self.device, program, *contents, scalars=scalars)
 
-    @contextmanager
-    def memory(self) -> Iterator[Callable[..., Any]]:
-        """The device's `alloc`; what it gives is freed at the end, whatever fails inside."""
-        allocator = self.device.allocator
-        with ExitStack() as held:
-
-            def alloc(nbytes: int, **options: bool) -> Any:
-                handle = allocator.alloc(nbytes, **options)
-                held.callback(allocator.free, handle)
-                return handle
-
-            yield alloc
+    def memory(self) -> AbstractContextManager[Callable[..., Any]]:
+        """`memory_of` the device."""
+        return memory_of(self.device)
 
     @contextmanager
     def explained(self, *programs: LinearProgram) -> Iterator[None]:
@@ -68,6 +59,20 @@ class Subject:
         except BaseException as error:
             pass_on(error)
             raise ConformanceError(f"{said(error)}\n\n{report(self.device, programs)}") from error
+
+
+@contextmanager
+def memory_of(device: Device) -> Iterator[Callable[..., Any]]:
+    """The device's `alloc`; what it gives is freed at the end, whatever fails inside."""
+    allocator = device.allocator
+    with ExitStack() as held:
+
+        def alloc(nbytes: int, **options: bool) -> Any:
+            handle = allocator.alloc(nbytes, **options)
+            held.callback(allocator.free, handle)
+            return handle
+
+        yield alloc
 
 
 class Check(NamedTuple):

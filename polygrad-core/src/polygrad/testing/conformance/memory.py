@@ -74,7 +74,7 @@ def zeroed(subject: Subject) -> None:
 
 def apart(subject: Subject) -> None:
     """Living allocations never share a byte."""
-    allocator, sizes = subject.device.allocator, (1, 7, 64, 65, 300, 1000) * 4
+    allocator, sizes = subject.device.allocator, (1, 7, 64, 65, 300, 1000, 2000, 4096, 100_000) * 4
     with subject.memory() as alloc:
         with subject.memory() as passing:
             some = zip(sizes, itertools.cycle((passing, alloc)))
