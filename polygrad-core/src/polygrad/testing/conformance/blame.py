@@ -38,6 +38,7 @@ UNKEPT = (
 )
 LATER = 0.05  # seconds after which a result is read
 LATE = f"Read {LATER} s later it is right: synchronize() or read() does not wait for the launch."
+INVERTED = bytes(range(255, -1, -1))
 FLIPPED = "on memory whose bytes were others before"
 ALONE = (
     "Launched by itself, on memory of its own, it gives what the reference makes: look at what a"
@@ -197,7 +198,7 @@ class Launcher:
         right by chance, and bytes behind each buffer are watched."""
         params = self.program.params
         given = [
-            bytes(255 - byte for byte in data) if param.access == "w" else data
+            data.translate(INVERTED) if param.access == "w" else data
             for param, data in zip(params, before, strict=True)
         ]
         got, error = self._launched(given, scalars, self.loaded)
