@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -330,6 +331,41 @@ def test_an_error_of_kernels_that_are_made_together_has_the_authors_line(outcome
     (found,) = outcomes("tensors/mean-var", renderer=OneByOne)
     pattern = r"\d kernels made at once: CompileError: one at a time\n(.*):\d+\n"
     assert re.search(pattern, found.report)[1] == __file__  # type: ignore[index]
+
+
+def test_what_load_raises_is_shown_with_the_authors_line(outcomes: Any) -> None:
+    def load(binary: Any) -> Any:
+        raise OSError("no room")
+
+    (found,) = outcomes("tensors/where", load=lambda target: load)
+    pattern = r"cannot be made: CompileError: .*load\(\) raised OSError: no room.*\n(.*):\d+\n"
+    assert re.search(pattern, found.report)[1] == __file__  # type: ignore[index]
+
+
+class Viewless(Faulty):
+    """A device whose memory has no views: its own `prepare` does without."""
+
+    def prepare(self, plan: Any, programs: Any, arena: Any) -> Any:
+        from polygrad.engine.pieces import Apart
+
+        return Apart(self, plan, programs)
+
+
+def test_kernels_are_compared_where_memory_has_no_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polygrad.device.interp_plugin import plugin
+
+    def view(*_: Any) -> None:
+        raise NotImplementedError
+
+    target = {"views": False}
+    viewless = replace(PLUGIN, device=f"{__name__}:Viewless")
+    with isolated_registry(plugin, viewless):
+        monkeypatch.setattr(Faulty, "parts", {"target": target, "allocator": parts(view=view)})
+        assert all(o.ok for o in conformance.run_checks("faulty", "tensors/"))
+    monkeypatch.setitem(Faulty.parts, "renderer", swapped(MAX="ADD"))
+    with isolated_registry(plugin, viewless):
+        (found,) = conformance.run_checks("faulty", "tensors/attention")
+    assert re.search(r"Launch \d+, kernel k_\w+ \(.*MAX float32.*\) is the first", found.report)
 
 
 # ---- what is rendered, as it can be read

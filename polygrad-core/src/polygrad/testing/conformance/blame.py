@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple
 
 from ... import settings
@@ -315,13 +316,17 @@ def _uses(program: LinearProgram) -> str:
 
 
 def _where(error: BaseException | None) -> str:
-    """The lines of an author's files that raised, the last two, each on a line of its own."""
+    """The lines of an author's files that raised, the last two, each on a line of its own; of an
+    error that was told in another's words, of the first."""
     if error is None or isinstance(error, ConformanceError):
         return ""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    theirs = [(f, at) for f, at in frames if not _is_library(f.f_globals.get("__name__"))]
-    some = theirs[-2:] or frames[-1:]
-    return "".join(f"\n{f.f_code.co_filename}:{at}" for f, at in some)
+    frames: list[tuple[FrameType, int]] = []
+    while error is not None:
+        own = list(traceback.walk_tb(error.__traceback__))
+        theirs = [(f, at) for f, at in own if not _is_library(f.f_globals.get("__name__"))]
+        frames = theirs[-2:] or frames or own[-1:]
+        error = error.__cause__
+    return "".join(f"\n{f.f_code.co_filename}:{at}" for f, at in frames)
 
 
 def _is_library(module: object) -> bool:
