@@ -23,7 +23,7 @@ from ...contract import LinearProgram, Param
 from ...device import loading
 from ...dtype import unpack
 from ...engine import witness
-from ...errors import pass_on, told
+from ...errors import PolygradError, pass_on, told
 from ...plugin import Device
 from ...uop.ops import Ops
 from ..assembler import launch
@@ -214,7 +214,7 @@ class Launcher:
         """Whether what is written to memory of the buffers' sizes, one after another, comes back.
         Each is given other bytes: those of overlapping buffers are the same already."""
         sizes = [n for n in (p.size * p.dtype.itemsize for p in self.program.params) if n]
-        given = [noise(nbytes + place)[:nbytes] for place, nbytes in enumerate(sizes)]
+        given = [noise(nbytes, place) for place, nbytes in enumerate(sizes)]
         allocator, rooms = self.comparison.device.allocator, [bytearray(n) for n in sizes]
 
         def trip() -> None:
@@ -324,7 +324,8 @@ def _where(error: BaseException | None) -> str:
     while error is not None:
         own = list(traceback.walk_tb(error.__traceback__))
         theirs = [(f, at) for f, at in own if not _is_library(f.f_globals.get("__name__"))]
-        frames = theirs[-2:] or frames or own[-1:]
+        known = [] if isinstance(error, PolygradError) else own[-1:]  # its text says who it was
+        frames = theirs[-2:] or frames or known
         error = error.__cause__
     return "".join(f"\n{f.f_code.co_filename}:{at}" for f, at in frames)
 

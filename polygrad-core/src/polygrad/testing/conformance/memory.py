@@ -13,8 +13,9 @@ SIZES = (1, 3, 4, 63, 64, 255, 4095, 4096, 4097, 1 << 20, (1 << 20) + 1)
 HUGE = 1 << 56  # bytes that no machine has
 
 
-def noise(nbytes: int) -> bytes:
-    return random.Random(nbytes).randbytes(nbytes)
+def noise(nbytes: int, place: int = 0) -> bytes:
+    """Bytes at random, other ones at each place: equal ones would hide that they overlap."""
+    return random.Random(nbytes + (place << 32)).randbytes(nbytes)
 
 
 def fetch(subject: Subject, handle: object, nbytes: int, offset: int = 0) -> bytes:
@@ -77,8 +78,8 @@ def apart(subject: Subject) -> None:
     allocator, sizes = subject.device.allocator, (1, 7, 64, 65, 300, 1000, 2000, 4096, 100_000) * 4
     with subject.memory() as alloc:
         with subject.memory() as passing:
-            some = zip(sizes, itertools.cycle((passing, alloc)))
-            held = [(take(n), noise(n)) for n, take in some]
+            some = enumerate(zip(sizes, itertools.cycle((passing, alloc))))
+            held = [(take(n), noise(n, place)) for place, (n, take) in some]
             for handle, data in held:
                 allocator.write(handle, memoryview(data))
             for handle, data in held[::2]:
