@@ -283,6 +283,12 @@ def test_a_device_that_is_too_little_is_a_failed_check_whatever_is_asked_for(
     assert "its Target cannot work: max_buffers is 3; it must be at least 4." in found.report
 
 
+def test_of_much_memory_the_first_byte_that_differs_is_shown(outcomes: Any) -> None:
+    (found,) = outcomes("memory/views", allocator=lambda t: ViewsCopy())
+    pattern = r"a write through a view of a view, place \d+: got \d+, expected 85"
+    assert re.fullmatch(pattern, found.report)
+
+
 def test_what_a_device_raises_is_reported_with_the_program(outcomes: Any) -> None:
     class Broken(InterpRenderer):
         def render(self, programs: Any) -> Any:

@@ -90,8 +90,20 @@ def expect(condition: Any, text: str) -> None:
 
 
 def expect_equal(got: Any, wanted: Any, what: str) -> None:
-    """Raise ConformanceError unless both are equal."""
-    expect(got == wanted, f"{what}: got {got!r}, expected {wanted!r}")
+    """Raise ConformanceError unless both are equal; of long ones the first place that differs."""
+    if got == wanted:
+        return
+    while _is_long(got, wanted):
+        at = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
+        what, got, wanted = f"{what}, place {at}", got[at], wanted[at]
+    raise ConformanceError(f"{what}: got {got!r}, expected {wanted!r}")
+
+
+def _is_long(got: Any, wanted: Any) -> bool:
+    """Whether both are sequences, equally long, of which a part says more than the whole."""
+    kinds = (list, tuple, bytes, bytearray)
+    alike = isinstance(got, kinds) and isinstance(wanted, kinds) and len(got) == len(wanted)
+    return alike and len(repr(got)) + len(repr(wanted)) > WIDEST
 
 
 @contextmanager
