@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from polygrad import registry
 from polygrad.cli import child
-from polygrad.cli.command import main
+from polygrad.cli.command import main, say
 from polygrad.cli.table import table
 
 
@@ -25,6 +26,13 @@ def test_devices_lists_what_is_installed(capsys) -> None:
     out = capsys.readouterr().out
     assert "interp" in out
     assert "polygrad-core 0.1.0" in out
+
+
+def test_letters_that_the_reader_lacks_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    monkeypatch.setattr("sys.stdout", out)
+    say("caf\xe9 \udcff")
+    assert out.buffer.getvalue() == b"caf\\xe9 \\udcff\n"  # type: ignore[attr-defined]
 
 
 def test_a_reader_that_closes_early_is_no_error() -> None:

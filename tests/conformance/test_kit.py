@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,15 +16,16 @@ import pytest
 
 from polygrad import settings
 from polygrad.cli.command import main
-from polygrad.contract import Instr, LinearProgram
+from polygrad.contract import Instr
 from polygrad.device.interp import Handle, InterpAllocator, InterpDevice, InterpRenderer
 from polygrad.device.interp_target import TARGET
 from polygrad.dtype import dtypes
-from polygrad.plugin import DevicePlugin, Probe
 from polygrad.testing import conformance, isolated_registry
 from polygrad.testing.assembler import GUARD
 from polygrad.testing.conformance import values
 from polygrad.uop.ops import Ops
+
+from .faulty import PLUGIN, Faulty, swapped
 
 ROOMS = ("package", "limits", "memory", "ops", "lanes", "programs", "plans", "functions", "tensors")
 
@@ -54,29 +57,12 @@ def test_checks_have_names_of_their_own_and_cover_what_the_target_lists() -> Non
 # ---- faults that a backend may have, and the check that finds each
 
 
-class Swapped(InterpRenderer):
-    """Prints one operation for another."""
-
-    pairs: ClassVar[dict[Ops, Ops]] = {}
-
-    def render(self, programs: Any) -> Any:
-        return super().render([self._faulty(p) for p in programs])
-
-    def _faulty(self, program: LinearProgram) -> LinearProgram:
-        from dataclasses import replace
-
-        ops = [i._replace(op=self.pairs.get(i.op, i.op)) for i in program.ops]
-        return replace(program, ops=tuple(ops))
-
-
 class Rewritten(InterpRenderer):
     """Prints other instructions than it was given."""
 
     change: ClassVar[Callable[[Sequence[Instr]], Sequence[Instr]]]
 
     def render(self, programs: Any) -> Any:
-        from dataclasses import replace
-
         change = type(self).change
         return super().render([replace(p, ops=tuple(change(p.expanded()))) for p in programs])
 
@@ -103,54 +89,31 @@ class ViewsCopy(InterpAllocator):
         return copy
 
 
-class Faulty(InterpDevice):
-    """The device `faulty`, its parts replaced by what a test says."""
+def flying(binary: Any) -> Any:
+    """Programs that run when the next is launched: nobody waits for the last."""
+    waiting: list[Callable[[], None]] = []
 
-    parts: ClassVar[dict[str, Any]] = {}
+    def later(program: Any, *handles: Handle, **options: Any) -> None:
+        while waiting:
+            waiting.pop()()
+        waiting.append(partial(program, *handles, **options))
 
-    @classmethod
-    def open(cls, index: int, options: Any) -> Faulty:
-        from dataclasses import fields
-
-        device = cls(index)
-        parts = dict(cls.parts)
-        target = type(device.target)(
-            **{f.name: getattr(device.target, f.name) for f in fields(device.target)}
-            | {"name": "faulty", **parts.pop("target", {})}
-        )
-        device.target = target
-        for name, make in parts.items():
-            setattr(device, name, make(target))
-        device.renderer.target = target
-        return device
+    programs = InterpDevice.open(0, {}).load(binary)
+    return {name: partial(later, program) for name, program in programs.items()}
 
 
-def probe() -> Probe:
-    return Probe(True)
+def without_setup(plan: Any, programs: Any, arena: Any) -> Any:
+    return InterpDevice.open(0, {}).prepare(replace(plan, setup=()), programs, arena)
 
 
-PLUGIN = DevicePlugin(
-    name="faulty", api=(1, 0), device=f"{__name__}:Faulty", probe=f"{__name__}:probe", summary="x"
-)
+def setup_again(plan: Any, programs: Any, arena: Any) -> Any:
+    steps = (*plan.setup, *plan.steps)
+    return InterpDevice.open(0, {}).prepare(replace(plan, setup=(), steps=steps), programs, arena)
 
 
-def swapped(**pairs: str) -> Callable[[Any], Swapped]:
-    table = {Ops[a]: Ops[b] for a, b in pairs.items()}
-    return type("Swapped", (Swapped,), {"pairs": table, "key": f"swapped {pairs}"})
-
-
-@pytest.fixture
-def outcomes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[conformance.Outcome]]:
-    """Outcomes of the kit on a device with other parts."""
-
-    def run(pattern: str, **parts: Any) -> list[conformance.Outcome]:
-        from polygrad.device.interp_plugin import plugin
-
-        monkeypatch.setattr(Faulty, "parts", parts)
-        with isolated_registry(plugin, PLUGIN):
-            return conformance.run_checks("faulty", pattern)
-
-    return run
+def mixed_up(binary: Any) -> Any:
+    programs = InterpDevice.open(0, {}).load(binary)
+    return dict(zip(programs, [*programs.values()][::-1], strict=True))
 
 
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -162,6 +125,10 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "is never full": ("memory/absurd_size", {"allocator": lambda t: NeverFull()}),
     "gives dirty memory": ("memory/zeroed", {"allocator": lambda t: NotZeroed()}),
     "views are copies": ("memory/views", {"allocator": lambda t: ViewsCopy()}),
+    "copies and writes do not wait": ("plans/memory_in_order", {"load": lambda t: flying}),
+    "setup is left out": ("plans/setup", {"prepare": lambda t: without_setup}),
+    "setup runs at each call": ("plans/setup", {"prepare": lambda t: setup_again}),
+    "kernels of a module are mixed up": ("programs/several_in_one", {"load": lambda t: mixed_up}),
 }
 
 
@@ -316,6 +283,12 @@ def test_a_device_that_is_too_little_is_a_failed_check_whatever_is_asked_for(
     assert "its Target cannot work: max_buffers is 3; it must be at least 4." in found.report
 
 
+def test_of_much_memory_the_first_byte_that_differs_is_shown(outcomes: Any) -> None:
+    (found,) = outcomes("memory/views", allocator=lambda t: ViewsCopy())
+    pattern = r"a write through a view of a view, place \d+: got \d+, expected 85"
+    assert re.fullmatch(pattern, found.report)
+
+
 def test_what_a_device_raises_is_reported_with_the_program(outcomes: Any) -> None:
     class Broken(InterpRenderer):
         def render(self, programs: Any) -> Any:
@@ -325,86 +298,6 @@ def test_what_a_device_raises_is_reported_with_the_program(outcomes: Any) -> Non
     assert found.report.startswith("RuntimeError: no printer")
     assert "LinearProgram k_branch" in found.report
     assert "The renderer fails: RuntimeError: no printer" in found.report
-
-
-# ---- which kernel of the whole library is to blame
-
-
-def test_a_failure_of_the_whole_library_names_the_first_kernel_that_is_wrong(outcomes: Any) -> None:
-    (found,) = outcomes("tensors/softmax", renderer=swapped(MAX="ADD"))
-    first, place, difference, *rest = [x for x in found.report.splitlines() if x]
-    assert first.startswith("element 0: got ")
-    assert re.match(r"Launch 1, kernel k_\w+ \(.*MAX float32.*\) is the first to differ", place)
-    assert re.match(r"buffer \d \(float32, \d+ elements\), element 0: got .*, expected", difference)
-    assert rest[0].startswith("LinearProgram k_") and any("MAX float32 %" in x for x in rest)
-    assert "Rendered:" in rest
-
-
-@pytest.mark.parametrize("check", ["functions/mul-int32", "functions/exp-float32"])
-def test_a_failure_of_one_function_shows_its_kernel(outcomes: Any, check: str) -> None:
-    """Also where it is not the operation itself: exp multiplies."""
-    found = next(o for o in outcomes(check, renderer=swapped(MUL="ADD")) if o.id == check)
-    assert not found.ok
-    assert re.match(r"element \d: of \(", found.report) and "is the first to differ" in found.report
-    assert re.search(r"Launch 1, kernel k_\w+ \(.*MUL (int|float)32", found.report)
-    assert "Rendered:" in found.report
-
-
-def test_a_kernel_that_cannot_be_made_is_shown_alone(outcomes: Any) -> None:
-    class NoMaximum(InterpRenderer):
-        def render(self, programs: Any) -> Any:
-            for program in programs:
-                for i in program.ops:
-                    if i.op is Ops.MAX:
-                        raise KeyError(i.op)
-            return super().render(programs)
-
-    (found,) = outcomes("tensors/attention", renderer=NoMaximum)
-    pattern = r"Kernel k_\w+ \(.*MAX float32.*\) cannot be made: KeyError: .*MAX.*\n(.*):\d+\n"
-    assert re.search(pattern, found.report)[1] == __file__  # type: ignore[index]
-    assert found.report.count("LinearProgram k_") == 1
-
-
-def test_what_a_launch_raises_is_shown_with_its_kernel_and_the_line(outcomes: Any) -> None:
-    class Launch:
-        def __call__(self, *handles: Any, **options: Any) -> None:
-            raise ValueError("grid is empty")
-
-    def load(binary: Any) -> Any:
-        return {name: Launch() for name in binary.entries}
-
-    (found,) = outcomes("tensors/matmul-batch", load=lambda target: load)
-    pattern = r"Launch 1, kernel k_\w+ \(.*\): ValueError: grid is empty\n(.*):\d+\n"
-    assert re.search(pattern, found.report)[1] == __file__  # type: ignore[index]
-    assert "LinearProgram k_" in found.report
-
-
-def test_where_every_kernel_is_right_the_rest_of_the_device_is_named(outcomes: Any) -> None:
-    class Flips(InterpAllocator):
-        def write(self, dst: Handle, src: memoryview, offset: int = 0) -> None:
-            super().write(dst, memoryview(bytes([src[0] ^ 0x80, *src[1:]])), offset)
-
-    (found,) = outcomes("tensors/gather", allocator=lambda target: Flips())
-    assert re.search(r"Each of its \d+ launches gives what the reference makes", found.report)
-    assert "look at the allocator" in found.report and "LinearProgram k_" in found.report
-
-
-def test_a_faulty_prepare_is_told_from_faulty_kernels(outcomes: Any) -> None:
-    def prepare(plan: Any, programs: Any, arena: Any) -> Any:
-        return lambda handles, variables=(): None
-
-    (found,) = outcomes("tensors/views", prepare=lambda target: prepare)
-    assert "Its kernels launched one by one, the check passes: look at prepare()" in found.report
-
-
-def test_looking_for_the_kernel_leaves_nothing_behind(outcomes: Any) -> None:
-    from polygrad import Tensor
-    from polygrad.engine import witness
-
-    before = (Tensor([1.0, 2.0]) * 3).tolist()
-    outcomes("functions/mul-int32", renderer=swapped(MUL="ADD"))
-    assert witness.present is None
-    assert (Tensor([1.0, 2.0]) * 3).tolist() == before == [3.0, 6.0]
 
 
 # ---- comparing
@@ -435,7 +328,23 @@ def test_numbers_are_compared_by_units_in_the_last_place(
 def test_the_verb_prints_rooms_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "interp", "-k", "plans/"]) == 0
     out = capsys.readouterr().out
-    assert "plans      3 of 3 passed" in out and "interp: it conforms" in out
+    assert "plans      5 of 5 passed" in out and "interp: it conforms" in out
+
+
+def test_the_verb_names_each_check_before_it_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the last name is that of one which ends the process or never ends."""
+    assert main(["conformance", "interp", "-k", "plans/", "-v"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["plans/arena", "plans/other_handles"]
+
+    def hangs(subject: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polygrad.testing.conformance.plans.many_launches", hangs)
+    with pytest.raises(KeyboardInterrupt):
+        main(["conformance", "interp", "-k", "plans/"])
+    assert capsys.readouterr().err == "polygrad: interrupted in plans/many_launches\n"
 
 
 def test_the_verb_writes_a_report(
@@ -569,7 +478,7 @@ def project(tmp_path: Path) -> Path:
 def test_three_lines_make_a_test_of_each_check(project: Path) -> None:
     done = pytest_in(project, "-k", "plans or limits")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "7 passed" in done.stdout
 
 
 def test_known_failures_have_a_reason_and_an_unexpected_pass_fails(project: Path) -> None:
@@ -578,7 +487,7 @@ def test_known_failures_have_a_reason_and_an_unexpected_pass_fails(project: Path
     )
     done = pytest_in(project, "-k", "plans", "-rs")
     assert done.returncode == 1
-    assert "1 failed, 1 passed, 1 skipped" in done.stdout
+    assert "1 failed, 3 passed, 1 skipped" in done.stdout
     assert "no arena yet" in done.stdout and "slow" in done.stdout
 
 

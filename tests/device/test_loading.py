@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from polygrad import Tensor
-from polygrad.contract import Binary
+from polygrad.contract import Binary, Source
 from polygrad.device import get, loading
 from polygrad.errors import CompileError, DeviceContractError
 from polygrad.testing.assembler import Assembler, launch
@@ -70,3 +70,67 @@ def test_users_and_tests_of_kernels_meet_it(monkeypatch: pytest.MonkeyPatch) -> 
             (Tensor([1.0], device=name) + 1).tolist()
         with pytest.raises(CompileError, match="gave no program for kernel 'k_test'"):
             launch(get(name), Assembler().build())
+
+
+class Maker:
+    """A device whose renderer and compiler give what they are told."""
+
+    name = "acme"
+
+    def __init__(self, source: Any, binary: Any = None) -> None:
+        self.renderer = self
+        self.render = lambda programs: source
+        self.compiler = lambda source: binary
+
+
+PROGRAM = Assembler("k_1").build()
+
+
+@pytest.mark.parametrize(
+    "source,message",
+    [
+        (None, "render() gave a NoneType, expected a Source."),
+        (
+            Source(["ret"], {}),  # type: ignore[arg-type]
+            "render() gave a Source of a list and a dict, expected str or bytes and a mapping of"
+            " names.",
+        ),
+        (
+            Source("ret", {"k_2": "k_2"}),
+            "render() gave a Source without an entry for kernel 'k_1': each kernel has one.",
+        ),
+    ],
+)
+def test_what_a_renderer_gives_is_a_source_of_all_programs(source: Any, message: str) -> None:
+    with pytest.raises(DeviceContractError) as error:
+        loading.rendered(Maker(source), [PROGRAM])  # type: ignore[arg-type]
+    assert str(error.value) == f"device 'acme': {message}"
+
+
+@pytest.mark.parametrize(
+    "binary,message",
+    [
+        (b"ret", "its compiler gave a bytes, expected a Binary."),
+        (
+            Binary("ret", {}),  # type: ignore[arg-type]
+            "its compiler gave a Binary of a str and a dict, expected bytes and a mapping of"
+            " names.",
+        ),
+        (
+            Binary(b"ret", {}),
+            "its compiler gave a Binary without an entry for kernel 'k_1': each kernel has one.",
+        ),
+    ],
+)
+def test_what_a_compiler_gives_is_a_binary_of_all_programs(binary: Any, message: str) -> None:
+    source = Source("ret", {"k_1": "k_1"})
+    with pytest.raises(DeviceContractError) as error:
+        loading.made(Maker(source, binary), [PROGRAM])  # type: ignore[arg-type]
+    assert str(error.value) == f"device 'acme': {message}"
+
+
+def test_a_users_kernel_meets_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with lesser("halved") as name:
+        monkeypatch.setattr(get(name).renderer, "render", lambda programs: None, raising=False)
+        with pytest.raises(DeviceContractError, match=r"'halved': render\(\) gave a NoneType"):
+            (Tensor([1.0], device=name) + 1).tolist()

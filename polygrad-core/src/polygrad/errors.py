@@ -217,13 +217,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
-def told(error: BaseException) -> str:
-    """`ImportError: libacme.so.3 not found`, an error of a stranger's code in one line."""
+def told(error: BaseException, *, lines: bool = False) -> str:
+    """`ImportError: libacme.so.3 not found`, an error of a stranger's code in one line, or in the
+    `lines` it has."""
     try:
         text = str(error)
     except Exception as another:  # noqa: BLE001 - its own code
         text = f"(its text cannot be made: {type(another).__name__})"
-    return " ".join(f"{type(error).__name__}: {text}".split())
+    text = f"{type(error).__name__}: {text}"
+    return text if lines else " ".join(text.split())
 
 
 def pass_on(error: BaseException) -> None:

@@ -198,7 +198,8 @@ class Allocator(ABC, Generic[H]):
 
     @abstractmethod
     def write(self, dst: H, src: memoryview, offset: int = 0) -> None:
-        """Copy all of `src` (contiguous bytes) to `dst` at byte `offset`."""
+        """Copy all of `src` (contiguous bytes) to `dst` at byte `offset`, after everything launched
+        before: a launch still to run does not see it."""
 
     @abstractmethod
     def read(self, dst: memoryview, src: H, offset: int = 0) -> None:

@@ -93,7 +93,11 @@ def conformance(arguments: argparse.Namespace) -> Result:
     from . import conformance
 
     return conformance.report(
-        arguments.name, pattern=arguments.k, file=arguments.report, quiet=arguments.json
+        arguments.name,
+        pattern=arguments.k,
+        file=arguments.report,
+        quiet=arguments.json,
+        each=arguments.verbose,
     )
 
 
@@ -118,6 +122,7 @@ _KIT = (
     (("name",), {"metavar": "NAME", "help": "the device, such as cpu or acme:1"}),
     (("-k",), {"metavar": "TEXT", "default": "", "help": "only checks whose name contains TEXT"}),
     (("--report",), {"metavar": "FILE", "help": "write every check's outcome to FILE as JSON"}),
+    (("-v", "--verbose"), {"action": "store_true", "help": "name each check before it runs"}),
 )
 _NEW = (
     (("name",), {"metavar": "NAME", "help": "the device, such as acme"}),
@@ -245,8 +250,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def say(text: str) -> None:
-    """Print, also to a reader that has seen enough (`polygrad inspect net.pgb | head -1`)."""
+    """Print, also to a reader that has seen enough (`polygrad inspect net.pgb | head -1`) and to
+    one that has no such letters."""
     try:
-        print(text, flush=True)
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end

@@ -7,6 +7,7 @@ from running (no such device, no such check) is an error like any verb's.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -16,8 +17,16 @@ from ..testing.conformance import Outcome, checks, run_checks
 from .command import Result, say
 
 
-def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
-    """Run the checks of `name` whose id contains `pattern`; failures are told as they come."""
+def report(name: str, *, pattern: str, file: str | None, quiet: bool, each: bool) -> Result:
+    """Run the checks of `name` whose id contains `pattern`; failures are told as they come, and
+    with `each` the name of every check before it runs."""
+    last = ""
+
+    def starts(check: str) -> None:
+        nonlocal last
+        last = check
+        if each and not quiet:
+            say(check)
 
     def seen(outcome: Outcome) -> None:
         if not outcome.ok and not quiet:
@@ -25,7 +34,11 @@ def report(name: str, *, pattern: str, file: str | None, quiet: bool) -> Result:
 
     if file is not None:  # before minutes go by
         _write(file, "")
-    outcomes = run_checks(name, pattern, seen)
+    try:
+        outcomes = run_checks(name, pattern, seen, starts)
+    except KeyboardInterrupt:
+        print(f"polygrad: interrupted in {last}", file=sys.stderr)
+        raise
     if not outcomes:
         rooms = ", ".join(dict.fromkeys(check.id.partition("/")[0] for check in checks(name)))
         raise UnknownName(

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from ..errors import DeviceMemoryError, StateError
+from ..errors import DeviceContractError, DeviceMemoryError, StateError
 from ..plugin import Device
 from . import get, opened
 
@@ -127,16 +127,25 @@ class Pool:
     def _allocate(self, size: int) -> Any:
         size = min(size, self._most)
         try:
-            return self.device.allocator.alloc(size)
+            return self._new(size)
         except MemoryError:
             self._trim(0)
         try:
-            return self.device.allocator.alloc(size)
+            return self._new(size)
         except MemoryError as error:
             raise DeviceMemoryError(
                 f"device {self.device.name!r} cannot give {size} bytes;"
                 f" {self._live} bytes are in use and nothing is cached."
             ) from error
+
+    def _new(self, size: int) -> Any:
+        handle = self.device.allocator.alloc(size)
+        if handle is None:
+            raise DeviceContractError(
+                f"device {self.device.name!r}: alloc({size}) gave None, expected a handle; where"
+                " there is no memory it raises MemoryError."
+            )
+        return handle
 
 
 _pools: dict[str, Pool] = {}

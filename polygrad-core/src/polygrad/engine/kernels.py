@@ -157,28 +157,36 @@ def forget() -> None:
 def build(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any]:
     """Render, compile (or find on disk) and load `programs` as one module."""
     unique = list({p.name: p for p in programs}.values())
-    if witness.present is not None:
-        witness.present.makes(device, unique)
-    source = device.renderer.render(unique)
+    looking = witness.present
+    if looking is None:
+        return _built(device, unique)
+    looking.makes(device, unique)
+    made = _built(device, unique)
+    looking.made(device, unique)
+    return made
+
+
+def _built(device: Device, programs: Sequence[LinearProgram]) -> Mapping[str, Any]:
+    source = loading.rendered(device, programs)
     if settings.get("POLY_DUMP_KERNELS"):
-        _dump(unique, source)
+        _dump(programs, source)
     cache = cache_of(device)
     if cache is None:
-        current().counters.kernels_compiled += len(unique)
-        return loading.load(device, device.compiler(source))
+        current().counters.kernels_compiled += len(programs)
+        return loading.load(device, loading.compiled(device, source))
     from . import keys, stored
 
     key = keys.of_source(device, source)
     code = cache.get(key)
     if code is None:
-        current().counters.kernels_compiled += len(unique)
-        binary = device.compiler(source)
+        current().counters.kernels_compiled += len(programs)
+        binary = loading.compiled(device, source)
         cache.put(key, binary.code)
     else:
         current().counters.disk_hits += 1
         binary = Binary(code, source.entries)
     if binary.entries == source.entries:
-        stored.save(cache, device, unique, key, source.entries)
+        stored.save(cache, device, programs, key, source.entries)
     return loading.load(device, binary)
 
 

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..contract import CopyStep, Launch, Plan
+from ..device.buffer import Buffer, pool_of
 from ..hooks import installed as hooks
 from ..plugin import Device, StepLoop
 from . import witness
@@ -47,6 +48,8 @@ def prepare(stage: PlanStage, arena: Any) -> Any:
     if witness.present is not None:
         look = witness.present.launcher
         programs = {n: Foreign(look(device, plan.programs[n], p)) for n, p in programs.items()}
+        if not device.target.views:
+            return Apart(device, plan, programs)
         return alone(device, plan, programs, arena)
     ran = hooks.observer("polygrad_program_ran")
     if ran is not None:
@@ -81,6 +84,18 @@ def alone(device: Device, plan: Plan, programs: Mapping[str, Any], arena: Any) -
 
 def _is_foreign(step: Step, programs: Mapping[str, Any]) -> bool:
     return isinstance(step, Launch) and isinstance(programs[step.program], Foreign)
+
+
+class Apart(StepLoop):
+    """A Plan from Python where memory has no views: what lay in the arena has memory of its own."""
+
+    def __init__(self, device: Device, plan: Plan, programs: Mapping[str, Any]) -> None:
+        own = [i for i, b in enumerate(plan.buffers) if b.kind == "arena"]
+        buffers = [replace(b, kind="own") if b.kind == "arena" else b for b in plan.buffers]
+        super().__init__(device, replace(plan, buffers=tuple(buffers)), programs, None)
+        self.memory = {i: Buffer.of_pool(pool_of(device), plan.buffers[i].nbytes) for i in own}
+        for i, buffer in self.memory.items():
+            self.views[i] = buffer.handle
 
 
 class Mixed:

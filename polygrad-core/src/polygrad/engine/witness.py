@@ -20,6 +20,9 @@ class Witness(Protocol):
     def makes(self, device: Device, programs: Sequence[LinearProgram]) -> None:
         """`programs` are about to be rendered, compiled and loaded."""
 
+    def made(self, device: Device, programs: Sequence[LinearProgram]) -> None:
+        """They have been."""
+
     def launcher(self, device: Device, program: LinearProgram, loaded: Any) -> Any:
         """What is launched in place of `loaded`, the same program on the device."""
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ..contract import Instr, LinearProgram, Param, Postfix, VariableSpec
@@ -105,8 +106,10 @@ def launch(
     program: LinearProgram,
     *contents: bytes,
     scalars: tuple[int | float, ...] = (),
+    loaded: Any = None,
 ) -> list[bytes]:
     """Render, compile, load and run `program` on `contents` (one per param); the bytes after.
+    `loaded` is the program on the device where it has been made before.
 
     Raises DeviceContractError where the program wrote past the end of a buffer.
     """
@@ -115,19 +118,23 @@ def launch(
     from ..device.loading import made
 
     opened = get(device) if isinstance(device, str) else device
-    loaded = made(opened, [program])[program.name]
+    if loaded is None:
+        loaded = made(opened, [program])[program.name]
     guarded = [bytes(c) + b"\xa5" * GUARD for c in contents]
-    handles = [opened.allocator.alloc(len(data)) for data in guarded]
-    for handle, data in zip(handles, guarded, strict=True):
-        opened.allocator.write(handle, memoryview(data))
     values = dict(zip((v.name for v in program.variables), scalars, strict=True))
     sizes = tuple(evaluate(g, values) for g in program.grid)
-    loaded(*handles, grid=sizes, scalars=scalars)
-    opened.synchronize()
     out = [bytearray(len(data)) for data in guarded]
-    for handle, room in zip(handles, out, strict=True):
-        opened.allocator.read(memoryview(room), handle)
-        opened.allocator.free(handle)
+    with ExitStack() as held:
+        handles = []
+        for data in guarded:
+            handles.append(opened.allocator.alloc(len(data)))
+            held.callback(opened.allocator.free, handles[-1])
+        for handle, data in zip(handles, guarded, strict=True):
+            opened.allocator.write(handle, memoryview(data))
+        loaded(*handles, grid=sizes, scalars=scalars)
+        opened.synchronize()
+        for handle, room in zip(handles, out, strict=True):
+            opened.allocator.read(memoryview(room), handle)
     for i, (room, data) in enumerate(zip(out, guarded, strict=True)):
         if room[-GUARD:] != data[-GUARD:]:
             raise DeviceContractError(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ...errors import DeviceContractError
 from ...plugin import SUPPORTED
 from . import lanes, lifecycle, limits, memory, ops, package, plans, programs, tensors
-from .check import Check, ConformanceError, Subject
+from .check import Check, ConformanceError, Subject, raised, said
 
 __all__ = ["Check", "ConformanceError", "Outcome", "Subject", "checks", "run_checks"]
 
@@ -51,15 +51,20 @@ def checks(name: str) -> Iterator[Check]:
 
 
 def run_checks(
-    name: str, pattern: str = "", seen: Callable[[Outcome], None] = lambda outcome: None
+    name: str,
+    pattern: str = "",
+    seen: Callable[[Outcome], None] = lambda outcome: None,
+    starts: Callable[[str], None] = lambda check: None,
 ) -> list[Outcome]:
-    """Run the checks whose id contains `pattern`, `seen` being told of each as it ends."""
+    """Run the checks whose id contains `pattern`. `starts` is told the id of each before it runs,
+    `seen` of how it ended."""
     subject = Subject(name)
     found = list(checks(name))
     if found != [limits.OPENS]:  # which is told whatever was asked for
         found = [check for check in found if pattern in check.id]
     outcomes = []
     for check in found:
+        starts(check.id)
         outcomes.append(_outcome(check, subject))
         seen(outcomes[-1])
     return outcomes
@@ -67,11 +72,6 @@ def run_checks(
 
 def _outcome(check: Check, subject: Subject) -> Outcome:
     start = time.perf_counter()
-    try:
-        check.run(subject)
-    except ConformanceError as error:
-        return Outcome(check.id, False, time.perf_counter() - start, str(error))
-    except Exception as error:  # noqa: BLE001  (a stranger's code)
-        text = f"{type(error).__name__}: {error}"
-        return Outcome(check.id, False, time.perf_counter() - start, text)
-    return Outcome(check.id, True, time.perf_counter() - start)
+    error = raised(lambda: check.run(subject))
+    text = "" if error is None else said(error)
+    return Outcome(check.id, error is None, time.perf_counter() - start, text)

@@ -23,9 +23,11 @@ from .programs import branch, row_sums
 def close_twice(subject: Subject) -> None:
     """A device of its own number, opened beside the one under test, closed twice."""
     extra = type(subject.device).open(0, {})
-    extra.allocator.free(extra.allocator.alloc(64))
-    extra.close()
-    extra.close()
+    try:
+        extra.allocator.free(extra.allocator.alloc(64))
+    finally:
+        extra.close()
+        extra.close()
     expect_equal(len(subject.run(*_sample())), 2, "buffers after another device was closed")
 
 
@@ -99,21 +101,24 @@ def broken_source(subject: Subject) -> None:
 def keys(subject: Subject) -> None:
     """Keys are text, and equal for equal devices: kernels on disk are found by them."""
     device = subject.device
-    again = type(device).open(0, {})
     expect(isinstance(device.renderer.key, str) and device.renderer.key, "renderer.key is empty")
-    expect_equal(again.renderer.key, device.renderer.key, "renderer.key of a second device")
-    expect_equal(again.compiler.key, device.compiler.key, "compiler.key of a second device")
-    again.close()
+    again = type(device).open(0, {})
+    try:
+        expect_equal(again.renderer.key, device.renderer.key, "renderer.key of a second device")
+        expect_equal(again.compiler.key, device.compiler.key, "compiler.key of a second device")
+    finally:
+        again.close()
 
 
 def same_binary(subject: Subject) -> None:
     """The same source compiles to the same bytes, and another process may load them."""
     device = subject.device
-    source = device.renderer.render([branch().program])
-    first, second = device.compiler(source), device.compiler(source)
-    expect(isinstance(first.code, bytes), f"Binary.code is a {type(first.code).__name__}")
-    expect(first.code == second.code, "the same source compiles to different bytes")
-    expect_equal(dict(first.entries), dict(second.entries), "the entries of a binary")
+    program = branch().program
+    with subject.explained(program):
+        source = loading.rendered(device, [program])
+        first, second = (loading.compiled(device, source) for _ in range(2))
+        expect(first.code == second.code, "the same source compiles to different bytes")
+        expect_equal(dict(first.entries), dict(second.entries), "the entries of a binary")
 
 
 def checks(target: Target) -> Iterator[Check]:

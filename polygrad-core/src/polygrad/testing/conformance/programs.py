@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from ...contract import LinearProgram
 from ...device import loading
 from ...dtype import dtypes, pack, unpack
 from ...target import Target
 from ...uop.ops import Ops
-from ..assembler import Assembler
-from .check import Check, Subject, expect, expect_equal, reference
+from ..assembler import Assembler, launch
+from .check import Check, ConformanceError, Subject, expect, expect_equal, reference
 
 I32, F32, BOOL = dtypes.int32, dtypes.float32, dtypes.bool
 
@@ -264,29 +265,47 @@ def deterministic(subject: Subject) -> None:
     """The same programs give the same source, whoever prints it."""
     renderer = subject.device.renderer
     programs = [row_sums().program, branch().program]
-    first = renderer.render(programs)
-    again = type(renderer)(subject.target).render(programs)
-    expect_equal(again.code, first.code, "the source of the same programs")
-    expect_equal(set(first.entries), {p.name for p in programs}, "the entries of a source")
+    with subject.explained(*programs):
+        first = renderer.render(programs)
+        again = type(renderer)(subject.target).render(programs)
+        if again.code != first.code:
+            raise ConformanceError(_first_difference(again.code, first.code))
+        expect_equal(set(first.entries), {p.name for p in programs}, "the entries of a source")
+
+
+def _first_difference(again: Any, first: Any) -> str:
+    """Where two sources of the same programs differ."""
+    at = next(i for i, (a, b) in enumerate(zip_longest(again, first)) if a != b)
+    near = slice(max(0, at - 20), at + 20)
+    return (
+        f"the source of the same programs differs from place {at} on:"
+        f" got {again[near]!r}, expected {first[near]!r}"
+    )
 
 
 def several_in_one(subject: Subject) -> None:
-    """Programs compiled as one module are told apart by name."""
+    """Programs compiled as one module are told apart by name: each gives its own results."""
     device = subject.device
     samples = [row_sums(2, 3), branch(), in_place()]
-    loaded = loading.made(device, [s.program for s in samples])
-    expect_equal(set(loaded), {s.program.name for s in samples}, "the loaded programs")
+    programs = [s.program for s in samples]
+    with subject.explained(*programs):
+        loaded = loading.made(device, programs)
+        expect_equal(set(loaded), {p.name for p in programs}, "the loaded programs")
+        for program, contents, _ in samples:
+            got = launch(device, program, *contents, loaded=loaded[program.name])
+            same = got == reference(program, *contents)
+            expect(same, f"of {len(samples)} programs {program.name} gives something else")
 
 
 def seconds(subject: Subject) -> None:
     """With `wait` a launch says how long it took."""
     device, sample = subject.device, in_place()
-    loaded = loading.made(device, [sample.program])
-    handle = device.allocator.alloc(len(sample.contents[0]))
-    device.allocator.write(handle, memoryview(sample.contents[0]))
-    took = loaded[sample.program.name](handle, grid=(9,), wait=True)
-    device.allocator.free(handle)
-    expect(isinstance(took, float) and took >= 0, f"a launch with wait=True returned {took!r}")
+    with subject.explained(sample.program), subject.memory() as alloc:
+        loaded = loading.made(device, [sample.program])
+        handle = alloc(len(sample.contents[0]))
+        device.allocator.write(handle, memoryview(sample.contents[0]))
+        took = loaded[sample.program.name](handle, grid=(9,), wait=True)
+        expect(isinstance(took, float) and took >= 0, f"a launch with wait=True returned {took!r}")
 
 
 def checks(target: Target) -> Iterator[Check]:

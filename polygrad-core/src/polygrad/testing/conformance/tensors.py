@@ -271,9 +271,11 @@ def own_runtime(subject: Subject) -> None:
     """A runtime of its own on the device, disposed at the end."""
     with settings.Context(POLY_DEV=subject.name):
         runtime = create()
-        with runtime:
-            got = listed(Tensor([1.0, 2.0]) + 1)
-        runtime.dispose()
+        try:
+            with runtime:
+                got = listed(Tensor([1.0, 2.0]) + 1)
+        finally:
+            runtime.dispose()
     expect(got == [2.0, 3.0], f"got {got}")
 
 
