@@ -135,7 +135,8 @@ MISTAKES = (
         "an option that the optimizer lacks",
         'model.set_optimizer("adam", beta=0.9)',
         ArgumentError,
-        "adam: no option named 'beta'. Valid: lr, b1, b2, eps, weight_decay, decay_filter, fused.",
+        "adam: no option named 'beta'. Valid: lr, b1, b2, eps, weight_decay, decay_filter, fused,"
+        " amsgrad.",
         'model.set_optimizer("adam", b1=0.9)',
     ),
     Mistake(

@@ -323,9 +323,8 @@ class LAMB(Adam):
         weight_decay: float = 0.0,
         decay_filter: Filter | None = None,
         fused: bool = False,
-        amsgrad: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused, amsgrad)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, decay_filter, fused)
 
     def _scaled(self, old: Tensor, move: Tensor) -> Tensor:
         return move * _trust(old, move, _length(old) / _length(move))
@@ -450,7 +449,7 @@ def make(optimizer: str | Optimizer | Mapping[str, Any], **options: Any) -> Opti
     """An optimizer by name with its options, or the one given.
 
     >>> nn.optim.make("adam", lr=0.1)
-    Adam(lr=0.1, b1=0.9, b2=0.999, eps=1e-08, weight_decay=0.0)
+    Adam(lr=0.1, b1=0.9, b2=0.999, eps=1e-08, weight_decay=0.0, amsgrad=False)
     """
     if isinstance(optimizer, Optimizer):
         if options:

@@ -49,6 +49,14 @@ ANEW = (
     "Made anew, alone in its module, it gives what the reference makes: look at how load() tells"
     " the programs of a module apart, and at what a program keeps from an earlier launch."
 )
+ROUND = (
+    "Its kernels launched one by one, the check passes: look at prepare(), at what synchronize()"
+    " and read() wait for, and at launches that overlap."
+)
+UNSTEADY = (
+    "Run a second time, the check passed: the device does not always give the same. Look at what"
+    " synchronize() and read() wait for, at launches that overlap, and at what is kept of them."
+)
 QUIET = {Ops.PARAM, Ops.CONST, Ops.INDEX, Ops.GRID, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF,
          Ops.LOCAL, Ops.VARIABLE, Ops.STORE}  # fmt: skip
 
@@ -89,16 +97,6 @@ def _again(subject: Subject, run: Run) -> BaseException | None:
             return raised(lambda: run(subject))
     finally:
         clear_schedule_cache()
-
-
-ROUND = (
-    "Its kernels launched one by one, the check passes: look at prepare(), at what synchronize()"
-    " and read() wait for, and at launches that overlap."
-)
-UNSTEADY = (
-    "Run a second time, the check passed: the device does not always give the same. Look at what"
-    " synchronize() and read() wait for, at launches that overlap, and at what is kept of them."
-)
 
 
 class Blame(NamedTuple):
