@@ -123,7 +123,7 @@ class Trainable(Runnable):
         >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
         >>> model.set_optimizer("adamw", lr=0.1, weight_decay=0.5)
         >>> model.optimizer
-        AdamW(lr=0.1, b1=0.9, b2=0.999, eps=1e-08, weight_decay=0.5)
+        AdamW(lr=0.1, b1=0.9, b2=0.999, eps=1e-08, weight_decay=0.5, amsgrad=False)
         """
         self._training_entry()
         self.optimizer = copy(make_optimizer(optimizer, **options))  # another Model may take it too
