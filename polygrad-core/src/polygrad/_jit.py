@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from typing import Any, Final, NamedTuple
@@ -41,7 +40,7 @@ from .engine.number import as_scalar, evaluator
 from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
 from .engine.run import realize as realize_nodes
-from .engine.runtime import Runtime, current, owned_by, use
+from .engine.runtime import Runtime, owned_by, use
 from .errors import ArgumentError, CaptureWarning, IndexError_, public, shown, user_level
 from .tensor import Tensor
 from .tensor.base import _no_grad, one_owner, replayed
@@ -50,6 +49,7 @@ from .tensor.store import realize
 from .uop.ops import Ops, UOp
 from .uop.sizes import opened, rebound, values_in
 
+_BUFFER: Final = Ops.BUFFER  # older Pythons take 0.1 us to read a member of an enum
 CAPACITY = 32  # captures kept per function; the least recently used goes first
 
 
@@ -93,7 +93,7 @@ class Signature(NamedTuple):
     alike: tuple[tuple[int, int], ...]  # which of them are one (`alike`)
     modes: tuple[bool, Any]  # TRAINING and POLY_CHECK
     no_grad: bool
-    runtime: Runtime
+    owner: Runtime | None  # the runtime, None for the default one
     around: tuple[Any, ...]  # what the function reads from closure, globals and its object
 
 
@@ -116,7 +116,7 @@ class Compiled:
             )
         update_wrapper(self, function)
         self.function, self.what, self.one_signature = function, what, one_signature
-        self._captures: OrderedDict[Signature, list[Any]] = OrderedDict()
+        self._captures: dict[Signature, list[Any]] = {}  # least recently captured first
         self._lock = threading.RLock()
         self._calls = self._captured = 0
         self._warned = False
@@ -240,10 +240,9 @@ class Compiled:
         numbers: list[int | float],
     ) -> Signature:
         # A call of something tiny waits for this: plain loops, for a comprehension is a call.
-        parts = []
+        structure: tuple[Any, ...] = ()
         for a in args:
-            parts.append(flatten(a, tensors, numbers))  # noqa: PERF401
-        structure = tuple(parts)
+            structure += (flatten(a, tensors, numbers),)
         if kwargs:
             structure += tuple((k, flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
         opening = opened if self.any_size else tuple
@@ -261,7 +260,7 @@ class Compiled:
         ways = alike(tensors) if len(tensors) > 1 else ()
         modes, no_grad = settings.modes(), _no_grad.get()
         return _signed(
-            Signature, (structure, tuple(shown), ways, modes, no_grad, current(), around)
+            Signature, (structure, tuple(shown), ways, modes, no_grad, explicit.get(), around)
         )
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
@@ -303,9 +302,9 @@ class Compiled:
             return captured
 
     def _keep(self, signature: Signature, captured: Any) -> None:
-        some = self._captures.setdefault(signature, [])
+        some = self._captures.pop(signature, [])
         some.append(captured)
-        self._captures.move_to_end(signature)
+        self._captures[signature] = some
         alike = [
             s for s in self._captures if s._replace(around=()) == signature._replace(around=())
         ]
@@ -315,7 +314,7 @@ class Compiled:
             self._warn("what it reads from around it (a global, an attribute)")
         del some[:-CAPACITY]
         while len(self._captures) > CAPACITY:
-            self._captures.popitem(last=False)
+            del self._captures[next(iter(self._captures))]
 
     def _warn(self, what: str) -> None:
         if not self._warned:
@@ -332,7 +331,7 @@ class Compiled:
     ) -> None:
         """Raise if the arguments differ from a known call in tensors alone."""
         for known in self._captures:
-            alike = known.structure == signature.structure and known.runtime is signature.runtime
+            alike = known.structure == signature.structure and known.owner is signature.owner
             if not alike or known.tensors == signature.tensors:
                 continue
             names = names_of(self.function, args, kwargs)
@@ -405,7 +404,10 @@ class _Captured:
         recorded, specs = self.recorded, self.specs
         runtime = recorded.runtime
         given = tensors if self.inputs is None else [tensors[i] for i in self.inputs]
-        inputs = list(map(_leaf_of, given))
+        inputs = []
+        for t in given:
+            node = t.uop
+            inputs.append(node if node.op is _BUFFER else _leaf_of(t))
         if self.plain:  # what tiny work waits for
             return _fresh(runtime, recorded.with_leaves(inputs)[0], specs[0])
         values: Any = ()
@@ -446,20 +448,16 @@ class _Captured:
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
-    """The leaf with the tensor's value, computed now if need be."""
-    node = tensor.uop
-    if node.op is not Ops.BUFFER:
-        realize([tensor])
-        node = tensor.uop  # itself where its graph is kept for a gradient
-        (node,) = realize_nodes([node], [node])
-    return node
+    """The leaf with the value of a tensor that may not have been computed yet."""
+    realize([tensor])
+    node = tensor.uop  # itself where its graph is kept for a gradient
+    (leaf,) = realize_nodes([node], [node])
+    return leaf
 
 
 def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...], str]) -> Tensor:
     dtype, shape, device = spec
-    node = UOp.buffer(dtype, shape, device)
-    runtime.bind(node, buffer)
-    return replayed(node, device, runtime.owner)
+    return replayed(runtime.leaf(dtype, shape, device, buffer), device, runtime.owner)
 
 
 def _compiled(trace: Trace) -> _Captured:

@@ -207,10 +207,10 @@ class Buffer:
     @classmethod
     def of_pool(cls, owner: Pool, nbytes: int) -> Buffer:
         """A Buffer that has its memory already. Raises DeviceMemoryError."""
+        handle = owner.take(nbytes)
         made: Buffer = _new(cls)
-        made._handle = None  # `take` may raise, and `__del__` looks at it
-        made._handle = owner.take(nbytes)
-        made._pool, made.device, made.nbytes = owner, owner.device.name, nbytes
+        made._handle, made._pool = handle, owner
+        made.device, made.nbytes = owner.device.name, nbytes
         return made
 
     def release(self) -> None:

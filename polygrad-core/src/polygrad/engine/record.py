@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import device as devices
 from ..contract import Plan
-from ..device.buffer import Buffer, pool_of
+from ..device.buffer import Buffer
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
@@ -196,7 +196,8 @@ class Recorded:
         if len(inputs) != self._inputs:
             raise StateError(f"{self._inputs} inputs are expected, got {len(inputs)}.")
         with self.runtime.lock:
-            self._follow()
+            if self._watched or self._epoch != self.runtime.epoch:
+                self._follow()
             return self._call(inputs, variables)
 
     def with_leaves(
@@ -205,7 +206,8 @@ class Recorded:
         """The same for inputs that are leaves: finding the state may move one of them."""
         runtime = self.runtime
         with runtime.lock:
-            self._follow()
+            if self._watched or self._epoch != runtime.epoch:
+                self._follow()
             return self._call(list(map(runtime.buffer_of, inputs)), variables)
 
     def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
@@ -236,8 +238,6 @@ class Recorded:
 
     def _follow(self) -> None:
         """Find where each state is now, and let readers of what is written keep the old bytes."""
-        if not self._watched and self._epoch == self.runtime.epoch:
-            return
         other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
         if other or self._epoch != self.runtime.epoch:
             self._find_states()
@@ -271,19 +271,16 @@ class Recorded:
     def _part(self, holder: Holder) -> None:
         """Two holders stand on one leaf: this one gets memory of its own."""
         old = holder.uop
-        new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
-        self.runtime.bind(new, copy_of(self.runtime.buffer_of(old)))
-        holder._replace(new)
+        copy = copy_of(self.runtime.buffer_of(old))
+        holder._replace(self.runtime.leaf(old.dtype, old.arg[1], old.arg[2], copy))
 
     def _renew(self, state: State) -> None:
         """Somebody may read the version in `state.buffer`: the old leaf keeps its bytes."""
         holder, runtime = state.holder, self.runtime
         assert holder is not None
         old = holder.uop
-        new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
         runtime.rebind(old, copy_of(state.buffer))
-        runtime.bind(new, state.buffer)
-        holder._replace(new)
+        holder._replace(runtime.leaf(old.dtype, old.arg[1], old.arg[2], state.buffer))
 
     # ---- running
 
@@ -308,11 +305,11 @@ class Recorded:
         for slot in self.routine.results:
             fresh = self.routine.fresh[slot - count]
             self._outputs.append((at.get(slot, -1), fresh.device, fresh.nbytes))
-        self._variables = stage.variables
+        self._stage, self._variables = stage, stage.variables
 
     def _run_single(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
         runtime = self.runtime
-        stage: Any = self.routine.stages[0]
+        stage = self._stage
         execute = ready_stage(stage, runtime)
         template = self._template
         if not self._gathered:
@@ -321,11 +318,12 @@ class Recorded:
             self._gathered = True
         handles = template.copy()
         for i, number in self._given:
-            handles[i] = inputs[number].handle
-        owner, outputs = pool_of(stage.device), []
+            handle = inputs[number]._handle  # its device was found to be usable
+            handles[i] = inputs[number].handle if handle is None else handle
+        outputs = []
         for i, device, nbytes in self._outputs:
             if i >= 0:
-                buffer = Buffer.of_pool(owner, nbytes)
+                buffer = Buffer.of_pool(stage.pool, nbytes)
                 handles[i] = buffer._handle
             else:
                 buffer = Buffer(device, nbytes)

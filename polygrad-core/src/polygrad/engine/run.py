@@ -228,8 +228,9 @@ class _Realization:
         for slot, root in zip(routine.results, roots, strict=True):
             leaf = leaf_at.get(slot)
             if leaf is None:
-                leaf = leaf_at[slot] = UOp.buffer(root.dtype, root.shape, buffers[slot].device)
-                runtime.bind(leaf, buffers[slot])
+                buffer = buffers[slot]
+                leaf = runtime.leaf(root.dtype, root.shape, buffer.device, buffer)
+                leaf_at[slot] = leaf
             if root not in loose:  # equal constants are one node, at home on every device
                 runtime.settle(root, leaf)
         return [leaf_at[slot] for slot in routine.results]
@@ -263,7 +264,7 @@ class _Realization:
         runtime = self.runtime
         for old, new in routine.writes:
             leaf, buffer = leaf_at[old], buffers[old]
-            fresh = UOp.buffer(leaf.dtype, leaf.arg[1], leaf.arg[2])
+            fresh = runtime.leaf(leaf.dtype, leaf.arg[1], leaf.arg[2], buffer)
             if old != new:  # the new value lies elsewhere: the two Buffers trade their memory
                 exchange(buffer, buffers[new])
                 runtime.rebind(leaf, buffers[new])
@@ -271,7 +272,6 @@ class _Realization:
                 runtime.rebind(leaf, saved[old])
             else:
                 runtime.unbind(leaf)
-            runtime.bind(fresh, buffer)
             leaf_at[new] = fresh
 
 

@@ -83,6 +83,7 @@ class Runtime:
 
     def __init__(self, name: str = "default", values: Mapping[str, Any] | None = None) -> None:
         self.name = name
+        self.owner: Runtime | None = self  # as tensors name it: None for the default one
         self.settings = dict(values or {})  # what `use` sets beside
         self.lock = threading.RLock()
         self.epoch = 0  # changes whenever a living leaf may have got other memory
@@ -105,6 +106,14 @@ class Runtime:
 
     # ---- the side table
 
+    def leaf(self, dtype: DType, shape: tuple[int, ...], device: str, buffer: Buffer) -> UOp:
+        """A new leaf that stands for the bytes of `buffer`."""
+        if self.disposed:
+            raise self.gone()
+        made = UOp.buffer(dtype, shape, device)
+        self._buffers.set(made, buffer)
+        return made
+
     def bind(self, leaf: UOp, buffer: Buffer) -> None:
         """From now on `leaf` (a BUFFER) stands for the bytes of `buffer`."""
         if self.disposed:
@@ -125,9 +134,9 @@ class Runtime:
 
     def buffer_of(self, leaf: UOp) -> Buffer:
         """The Buffer of a leaf; StateError if it has none, CaptureError for a placeholder."""
-        found = self._buffers.get(leaf)
+        found = self._buffers.items.get(id(leaf))  # as `get` does, for a call of something tiny
         if found is not None:
-            return found
+            return found[0]
         capture = self.capturing
         if capture is not None and leaf in capture.placeholders:
             raise capture.refusal("its value is needed")
@@ -213,11 +222,6 @@ class Runtime:
         return found
 
     # ---- what it holds, and its end
-
-    @property
-    def owner(self) -> Runtime | None:
-        """This runtime as tensors name their owner: None for the default one."""
-        return None if self is _default else self
 
     def gone(self) -> StateError:
         """The error of whatever is used after `dispose`."""
@@ -355,6 +359,7 @@ class Runtime:
 _serials = itertools.count()  # scalars are told apart by name
 _living: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default = Runtime()
+_default.owner = None
 
 
 def current() -> Runtime:

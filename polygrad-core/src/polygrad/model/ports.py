@@ -96,7 +96,6 @@ class Ports(NamedTuple):
         out = Outputs()
         for output, buffer in zip(self.outputs, made, strict=True):
             shape = output.spec.shape if output.fixed else output.shape(sizes)
-            node = UOp.buffer(output.spec.dtype, shape, device)
-            runtime.bind(node, buffer)
-            out[output.name] = replayed(node, device, runtime.owner)
+            leaf = runtime.leaf(output.spec.dtype, shape, device, buffer)
+            out[output.name] = replayed(leaf, device, runtime.owner)
         return out

@@ -59,8 +59,9 @@ def filled(
 ) -> Node:
     """A node with these parts, whether there is such a one already or not."""
     made: Any = _new(Parts)
-    made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
-    made.shape, made.lo, made.hi = shape, lo, hi
+    made.op, made.dtype, made.src = op, dtype, src  # four at once would go by way of a tuple
+    made.arg, made.shape = arg, shape
+    made.lo, made.hi = lo, hi
     made.provenance = made.cache = made.order = made.ranges = None
     made.__class__ = kind
     node: Node = made
