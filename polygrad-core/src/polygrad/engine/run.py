@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from .. import device as devices
 from .. import settings
@@ -25,6 +25,7 @@ from .runtime import Runtime, current, install_fork_hook
 from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers, ready
 from .versions import passing, with_readers
 
+_AFTER: Final = Ops.AFTER  # older Pythons take 0.1 us to read a member of an enum
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
 CODE_SETTINGS = (
     "POLY_FUSION",
@@ -144,7 +145,7 @@ class _Realization:
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
         bound = tuple([runtime.value_of(v) for v in print_.variables])
         skipped: tuple[int, ...] = ()
-        if any(n.op is Ops.AFTER and n.src[0].op is Ops.AFTER for n in print_.nodes):
+        if any(n.op is _AFTER and n.src[0].op is _AFTER for n in print_.nodes):
             skipped = passing(print_.nodes, *self._outside(print_))
         made_by = (hooks.epoch, *map(settings.get, CODE_SETTINGS))
         key = (print_.skeleton, skipped, devices.default(), *made_by)

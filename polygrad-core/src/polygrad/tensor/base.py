@@ -388,6 +388,14 @@ def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
     return UOp.everywhere(dtype, value, shape)
 
 
+def beside(u: UOp, x: Operand) -> UOp | None:
+    """The node of a Python number that goes with `u` as it is; None for what has to be joined."""
+    kind, dtype = type(x), u.dtype
+    if dtype.is_float if kind is float else kind is int and dtype.kind != "bool":
+        return None if misfit(dtype, x) else UOp.everywhere(dtype, x, u.shape)
+    return None
+
+
 def _plain(x: Any) -> Scalar:
     return x.value if isinstance(x, Symbol) else most(x)
 

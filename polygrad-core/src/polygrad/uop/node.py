@@ -82,8 +82,9 @@ _lock = threading.RLock()  # reentrant: a collection inside `entered` may run _f
 
 def _forget(ref: Ref) -> None:
     with _lock:
-        if living.get(ref.key) is ref:
-            del living[ref.key]
+        found = living.pop(ref.key, None)
+        if found is not None and found is not ref:  # a new node has taken the place
+            living[ref.key] = found
 
 
 def entered(key: Any, made: Node) -> Node:
@@ -91,11 +92,12 @@ def entered(key: Any, made: Node) -> Node:
     ref = Ref(made, _forget)
     ref.key = key
     with _lock:
-        old = living.get(key)
-        found: Node | None = None if old is None else old()
-        if found is not None:
-            return found
-        living[key] = ref
+        old = living.setdefault(key, ref)
+        if old is not ref:
+            found: Node | None = old()
+            if found is not None:
+                return found
+            living[key] = ref
     return made
 
 
