@@ -19,6 +19,7 @@ from typing import Any
 
 from .. import device as devices
 from ..contract import Plan
+from ..device import opened
 from ..device.buffer import Buffer
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
@@ -187,7 +188,7 @@ class Recorded:
         self._epoch, self._gathered = -1, False
         self._single = len(routine.stages) == 1 and isinstance(routine.stages[0], PlanStage)
         if self._single:
-            self._lay_out(routine.stages[0])  # type: ignore[arg-type]
+            self._lay_out(routine.stages[0])
 
     def __call__(
         self, inputs: Sequence[Buffer], variables: Sequence[int | float] = ()
@@ -198,7 +199,7 @@ class Recorded:
         with self.runtime.lock:
             if self._watched or self._epoch != self.runtime.epoch:
                 self._follow()
-            return self._call(inputs, variables)
+            return self._run(inputs, variables)
 
     def with_leaves(
         self, inputs: Sequence[UOp], variables: Sequence[int | float] = ()
@@ -208,14 +209,7 @@ class Recorded:
         with runtime.lock:
             if self._watched or self._epoch != runtime.epoch:
                 self._follow()
-            return self._call(list(map(runtime.buffer_of, inputs)), variables)
-
-    def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
-        own = self._own
-        if own:  # this call writes over those while they are read
-            inputs = [copy_of(b) if id(b) in own else b for b in inputs]
-        values = (*variables, *self.fixed) if self.fixed else variables
-        return self._run_single(inputs, values) if self._single else self._run(inputs, values)
+            return self._run(runtime.buffers_of(inputs), variables)
 
     def close(self) -> None:
         """Let go of everything compiled; its runtime is at its end, which frees the memory."""
@@ -238,9 +232,15 @@ class Recorded:
 
     def _follow(self) -> None:
         """Find where each state is now, and let readers of what is written keep the old bytes."""
-        other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
-        if other or self._epoch != self.runtime.epoch:
+        moved = self._epoch != self.runtime.epoch
+        for s in self._watched:
+            if s.holder.uop.arg is not s.leaf:  # type: ignore[union-attr]
+                moved = True
+                break
+        if moved:
             self._find_states()
+        if not self._written:
+            return
         read = have_readers(self._writers)
         renewed = [s for s, r in zip(self._written, read, strict=True) if r] if any(read) else ()
         if renewed:
@@ -284,7 +284,7 @@ class Recorded:
 
     # ---- running
 
-    def _run(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
+    def _run_several(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
         """Several stages: gather everything by slot."""
         routine = self.routine
         buffers = [*inputs, *[s.buffer for s in self.states]]
@@ -292,7 +292,7 @@ class Recorded:
         run(routine, self.runtime, buffers, values)
         return [buffers[slot] for slot in routine.results]
 
-    def _lay_out(self, stage: PlanStage) -> None:
+    def _lay_out(self, stage: Any) -> None:
         """Where each input, state and output stands among the one Plan's handles."""
         at: dict[int, int] = {slot: i for i, slot in enumerate(stage.externals)}
         first = self._inputs
@@ -307,10 +307,21 @@ class Recorded:
             self._outputs.append((at.get(slot, -1), fresh.device, fresh.nbytes))
         self._stage, self._variables = stage, stage.variables
 
-    def _run_single(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
-        runtime = self.runtime
-        stage = self._stage
-        execute = ready_stage(stage, runtime)
+    def _run(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
+        """Run with the state found and the lock held; a single Plan here, so that a call of
+        something tiny gets there at once."""
+        own = self._own
+        if own:  # this call writes over those while they are read
+            inputs = [copy_of(b) if id(b) in own else b for b in inputs]
+        if self.fixed:
+            values = (*values, *self.fixed)
+        if not self._single:
+            return self._run_several(inputs, values)
+        stage, runtime = self._stage, self.runtime
+        execute, pool = stage.executable, stage.pool
+        if execute is None or pool.checked != opened.changes or stage.plan.arena_bytes:
+            execute = ready_stage(stage, runtime)
+            pool = stage.pool
         template = self._template
         if not self._gathered:
             for i, state in self._kept:
@@ -323,7 +334,7 @@ class Recorded:
         outputs = []
         for i, device, nbytes in self._outputs:
             if i >= 0:
-                buffer = Buffer.of_pool(stage.pool, nbytes)
+                buffer = Buffer.of_pool(pool, nbytes)
                 handles[i] = buffer._handle
             else:
                 buffer = Buffer(device, nbytes)

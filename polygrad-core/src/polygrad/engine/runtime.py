@@ -134,9 +134,9 @@ class Runtime:
 
     def buffer_of(self, leaf: UOp) -> Buffer:
         """The Buffer of a leaf; StateError if it has none, CaptureError for a placeholder."""
-        found = self._buffers.items.get(id(leaf))  # as `get` does, for a call of something tiny
+        found = self._buffers.get(leaf)
         if found is not None:
-            return found[0]
+            return found
         capture = self.capturing
         if capture is not None and leaf in capture.placeholders:
             raise capture.refusal("its value is needed")
@@ -145,6 +145,14 @@ class Runtime:
             f"a tensor of shape {leaf.shape} on {leaf.arg[2]!r} has no memory in the runtime"
             f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
+
+    def buffers_of(self, leaves: Iterable[UOp]) -> list[Buffer]:
+        """The Buffer of each leaf, as `buffer_of` says."""
+        known, found = self._buffers.items, []
+        for leaf in leaves:  # a call of something tiny waits for this
+            entry = known.get(id(leaf))
+            found.append(self.buffer_of(leaf) if entry is None else entry[0])
+        return found
 
     def read_into(self, leaf: UOp, data: memoryview, offset: int = 0) -> None:
         """Fill `data` with the bytes of a leaf from `offset` on; StateError if it has none."""

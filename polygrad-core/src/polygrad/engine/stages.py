@@ -16,7 +16,7 @@ from .. import device as devices
 from .. import settings
 from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
 from ..device import opened
-from ..device.buffer import pool, pool_of
+from ..device.buffer import Pool, pool
 from ..dtype import DType, dtypes
 from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
@@ -54,7 +54,6 @@ class PlanStage:
 
     __slots__ = (
         "__weakref__",
-        "checked",
         "device",
         "executable",
         "externals",
@@ -79,8 +78,7 @@ class PlanStage:
         self.timed = bool(settings.get("TIMING"))
         self.executable: Any = None
         self.generation = -1  # of the arena that `executable` was prepared for
-        self.pool: Any = None  # that of the device, once it is `ready`
-        self.checked = -1  # what `opened.changes` was when the device was known to be open
+        self.pool: Pool | None = None  # that of the device, once it is `ready`
 
 
 class CopyStage(NamedTuple):
@@ -377,9 +375,14 @@ def _width(dtype: DType) -> int:
 
 def ready(stage: PlanStage, runtime: Runtime) -> Any:
     """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
-    if stage.checked != opened.changes:
-        _check_open(stage)
     device, plan = stage.device, stage.plan
+    if stage.pool is None or stage.pool.checked != opened.changes:
+        now = pool(device.name)
+        if now.device is not device:
+            raise StateError(
+                f"device {device.name!r} was closed after this graph had been compiled."
+            )
+        stage.pool = now
     made = stage.executable  # read once: plugins that come or go take it away
     if made is not None and not plan.arena_bytes:
         return made
@@ -390,13 +393,6 @@ def ready(stage: PlanStage, runtime: Runtime) -> Any:
         made = _timed(made, device, runtime.counters) if stage.timed else made
         stage.executable, stage.generation = made, arena.generation
     return made
-
-
-def _check_open(stage: PlanStage) -> None:
-    device, seen = stage.device, opened.changes
-    if devices.get(device.name) is not device:
-        raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
-    stage.pool, stage.checked = pool_of(device), seen
 
 
 def _timed(executable: Any, device: Device, counters: Counters) -> Any:

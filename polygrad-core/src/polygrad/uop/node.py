@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dtype import DType
 from .names import Names
@@ -17,8 +17,6 @@ from .shapes import Shape
 
 if TYPE_CHECKING:
     from .ops import UOp
-
-_new: Final = object.__new__
 
 
 class Parts(Names):
@@ -58,7 +56,7 @@ def filled(
     hi: int | None,
 ) -> Node:
     """A node with these parts, whether there is such a one already or not."""
-    made: Any = _new(Parts)
+    made: Any = Parts()
     made.op, made.dtype, made.src = op, dtype, src  # four at once would go by way of a tuple
     made.arg, made.shape = arg, shape
     made.lo, made.hi = lo, hi
