@@ -37,11 +37,10 @@ class Piece(NamedTuple):
 class Memory:
     """A handle: `nbytes` bytes at `address`, seen through the writable view `bytes`."""
 
-    __slots__ = ("address", "nbytes", "bytes", "lock", "_piece")
+    __slots__ = ("address", "nbytes", "bytes", "_piece")
 
     def __init__(self, piece: Piece, nbytes: int) -> None:
         self.address, self.nbytes, self.bytes = piece.address, nbytes, piece.data[:nbytes]
-        self.lock = threading.Lock()  # held by the Plan that runs in this memory, if it is an arena
         self._piece = piece  # kept whole, for the free list
 
 

@@ -28,7 +28,7 @@ class Pool:
         self._code = linker.link(compiler.quickly(layout.executor_text()), entries)
         at = self._code.addresses
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self.copy = at["copy"]
+        self.copy, self.alone = at["copy"], at["run_alone"]
         self.run_alone = ctypes.CFUNCTYPE(None, pointer)(at["run_alone"])
         self._share = ctypes.CFUNCTYPE(None, pointer, pointer, number)(at["run_shared"])
         self._work = ctypes.CFUNCTYPE(None, pointer, number)(at["work"])

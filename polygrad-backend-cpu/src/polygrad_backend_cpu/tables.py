@@ -172,14 +172,14 @@ class Tables:
                 self._slots.write(first, block.kinds, block.values(variables))
 
     def arguments(self) -> tuple[Any, ...]:
-        """The arguments of the first step's function, for a call without the executor. As ctypes'
-        own numbers: to make them of Python's at each call would take as long as the call."""
+        """The arguments of the first step's function, as ctypes hands them to C, for a call without
+        the executor."""
         block, first = next(iter(self._first.items()))
         tiles = self._slots.ints[first + block.slots - 2]
         table, variables = ctypes.addressof(self._addresses), self._slots.address(first)
         scratch = ctypes.c_uint64.from_address(self.plan + layout.PLAN["scratch"]).value
-        pointers = (ctypes.c_void_p(p) for p in (table, variables, scratch))
-        return *pointers, ctypes.c_int64(0), ctypes.c_int64(tiles)
+        pointers = map(ctypes.c_void_p.from_param, (table, variables, scratch))
+        return *pointers, *map(ctypes.c_int64.from_param, (0, tiles))
 
     @staticmethod
     def _put(base: int, offsets: Mapping[str, int], **values: int) -> None:

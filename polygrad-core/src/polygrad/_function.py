@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ._jit import Compiled
+from ._jit import Compiled, Signature
 from ._nested import filled
 from ._trace import Trace, settled
 from ._traced import Filling, Traced
@@ -121,7 +121,8 @@ class Wrapped(Compiled):
         signature = self._signature(args, kwargs, tensors, numbers)
         outer = active.get()
         if outer is not None and outer.watched:
-            signature = signature._replace(modes=(signature.modes[0], True))
+            told = Signature._make(signature)
+            signature = told._replace(modes=(told.modes[0], True))
         self._calls += 1
         body = self._find(signature, tensors, numbers) if self.precompile else None
         if body is None:

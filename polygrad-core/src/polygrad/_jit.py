@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from typing import Any, Final, NamedTuple
@@ -41,7 +40,7 @@ from .engine.number import as_scalar, evaluator
 from .engine.owner import explicit, world
 from .engine.record import Recorded, make_plan
 from .engine.run import realize as realize_nodes
-from .engine.runtime import Runtime, current, owned_by, use
+from .engine.runtime import Runtime, owned_by, use
 from .errors import ArgumentError, CaptureWarning, IndexError_, public, shown, user_level
 from .tensor import Tensor
 from .tensor.base import _no_grad, one_owner, replayed
@@ -50,6 +49,7 @@ from .tensor.store import realize
 from .uop.ops import Ops, UOp
 from .uop.sizes import opened, rebound, values_in
 
+_BUFFER: Final = Ops.BUFFER  # older Pythons take 0.1 us to read a member of an enum
 CAPACITY = 32  # captures kept per function; the least recently used goes first
 
 
@@ -86,18 +86,17 @@ _LATER = 0x20 | 0x80 | 0x200  # flags of code: a generator, a coroutine, an asyn
 
 
 class Signature(NamedTuple):
-    """What two calls must share to share a capture, but for numbers that Python looked at."""
+    """What two calls must share to share a capture, but for numbers that Python looked at.
+
+    A call makes the plain tuple of these, which is as equal and three times as fast to make."""
 
     structure: tuple[Any, ...]  # of the arguments, with everything that is no tensor or number
     tensors: tuple[tuple[DType, tuple[int, ...], str, bool | None], ...]
     alike: tuple[tuple[int, int], ...]  # which of them are one (`alike`)
     modes: tuple[bool, Any]  # TRAINING and POLY_CHECK
     no_grad: bool
-    runtime: Runtime
+    owner: Runtime | None  # the runtime, None for the default one
     around: tuple[Any, ...]  # what the function reads from closure, globals and its object
-
-
-_signed: Final = tuple.__new__  # what a NamedTuple's own constructor calls, in a third of its time
 
 
 class Compiled:
@@ -116,7 +115,7 @@ class Compiled:
             )
         update_wrapper(self, function)
         self.function, self.what, self.one_signature = function, what, one_signature
-        self._captures: OrderedDict[Signature, list[Any]] = OrderedDict()
+        self._captures: dict[Any, list[Any]] = {}  # by Signature, the oldest first
         self._lock = threading.RLock()
         self._calls = self._captured = 0
         self._warned = False
@@ -156,7 +155,7 @@ class Compiled:
         captured = self._find(signature, tensors, numbers)
         if captured is None:
             captured = self._capture(signature, args, kwargs, tensors, numbers)
-        return captured(tensors, numbers, signature)
+        return captured(tensors, numbers, signature[0])
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else partial(self, instance)
@@ -238,31 +237,37 @@ class Compiled:
         kwargs: Mapping[str, Any],
         tensors: list[Tensor],
         numbers: list[int | float],
-    ) -> Signature:
+    ) -> tuple[Any, ...]:
+        """The plain tuple of the Signature of a call, whose tensors and numbers are collected."""
         # A call of something tiny waits for this: plain loops, for a comprehension is a call.
-        parts = []
+        structure: tuple[Any, ...] = ()
         for a in args:
-            parts.append(flatten(a, tensors, numbers))  # noqa: PERF401
-        structure = tuple(parts)
+            if type(a) is Tensor:  # as `flatten` does
+                tensors.append(a)
+                structure += (Tensor,)
+            else:
+                structure += (flatten(a, tensors, numbers),)
         if kwargs:
             structure += tuple((k, flatten(kwargs[k], tensors, numbers)) for k in sorted(kwargs))
-        opening = opened if self.any_size else tuple
         if not self.any_size:
             structure += tuple(sizes_in(structure))
         shown = []
         for t in tensors:
             node = t.uop
-            device = t._device or t.device
-            shown.append((node.dtype, opening(node.shape), device, t._requires_grad))
+            shape = node.shape
+            for n in shape:
+                if type(n) is not int and self.any_size:
+                    shape = opened(shape)
+                    break
+            shown.append((node.dtype, shape, t._device or t.device, t._requires_grad))
         around: tuple[Any, ...] = ()
-        if self._places is None or self._places:
+        read = self._places
+        if read is None or read:
             first = structure[0] if structure else None
             around = self._around(first.it if isinstance(first, Same) else self.receiver)
         ways = alike(tensors) if len(tensors) > 1 else ()
         modes, no_grad = settings.modes(), _no_grad.get()
-        return _signed(
-            Signature, (structure, tuple(shown), ways, modes, no_grad, current(), around)
-        )
+        return structure, tuple(shown), ways, modes, no_grad, explicit.get(), around
 
     def _around(self, receiver: Any) -> tuple[Any, ...]:
         if self._places is None:
@@ -270,7 +275,7 @@ class Compiled:
         return tuple([p.value(receiver) for p in self._places])
 
     def _find(
-        self, signature: Signature, tensors: Sequence[Tensor], numbers: Sequence[int | float]
+        self, signature: tuple[Any, ...], tensors: Sequence[Tensor], numbers: Sequence[int | float]
     ) -> Any:
         for captured in self._captures.get(signature, ()):
             if captured.conditions and not fulfilled(captured.conditions, numbers):
@@ -284,7 +289,7 @@ class Compiled:
 
     def _capture(
         self,
-        signature: Signature,
+        signature: tuple[Any, ...],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         tensors: Sequence[Tensor],
@@ -302,10 +307,11 @@ class Compiled:
             self._keep(signature, captured)
             return captured
 
-    def _keep(self, signature: Signature, captured: Any) -> None:
-        some = self._captures.setdefault(signature, [])
+    def _keep(self, key: tuple[Any, ...], captured: Any) -> None:
+        signature = Signature._make(key)
+        some = self._captures.pop(signature, [])
         some.append(captured)
-        self._captures.move_to_end(signature)
+        self._captures[signature] = some
         alike = [
             s for s in self._captures if s._replace(around=()) == signature._replace(around=())
         ]
@@ -315,7 +321,7 @@ class Compiled:
             self._warn("what it reads from around it (a global, an attribute)")
         del some[:-CAPACITY]
         while len(self._captures) > CAPACITY:
-            self._captures.popitem(last=False)
+            del self._captures[next(iter(self._captures))]
 
     def _warn(self, what: str) -> None:
         if not self._warned:
@@ -328,11 +334,12 @@ class Compiled:
             )
 
     def _refuse_others(
-        self, signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """Raise if the arguments differ from a known call in tensors alone."""
+        signature = Signature._make(key)
         for known in self._captures:
-            alike = known.structure == signature.structure and known.runtime is signature.runtime
+            alike = known.structure == signature.structure and known.owner is signature.owner
             if not alike or known.tensors == signature.tensors:
                 continue
             names = names_of(self.function, args, kwargs)
@@ -400,12 +407,15 @@ class _Captured:
         self.plain = outputs == ("tensor", 0) and not varies and not does_more
 
     def __call__(
-        self, tensors: Sequence[Tensor], numbers: Sequence[int | float], signature: Signature
+        self, tensors: Sequence[Tensor], numbers: Sequence[int | float], structure: tuple[Any, ...]
     ) -> Any:
         recorded, specs = self.recorded, self.specs
         runtime = recorded.runtime
         given = tensors if self.inputs is None else [tensors[i] for i in self.inputs]
-        inputs = list(map(_leaf_of, given))
+        inputs = []
+        for t in given:
+            node = t.uop
+            inputs.append(node if node.op is _BUFFER else _leaf_of(t))
         if self.plain:  # what tiny work waits for
             return _fresh(runtime, recorded.with_leaves(inputs)[0], specs[0])
         values: Any = ()
@@ -415,7 +425,7 @@ class _Captured:
         if self.drawn is not None:
             values = [*values, *runtime.draws.take(self.drawn)]
         if self.sizes:
-            bound = values_in(sizes_of(tensors, signature.structure))
+            bound = values_in(sizes_of(tensors, structure))
             values = [*values, *[bound[v] for v in self.sizes]]
             specs = tuple([(d, tuple([rebound(n, bound) for n in s]), p) for d, s, p in specs])
         if self.guard is not None:
@@ -446,20 +456,16 @@ class _Captured:
 
 
 def _leaf_of(tensor: Tensor) -> UOp:
-    """The leaf with the tensor's value, computed now if need be."""
-    node = tensor.uop
-    if node.op is not Ops.BUFFER:
-        realize([tensor])
-        node = tensor.uop  # itself where its graph is kept for a gradient
-        (node,) = realize_nodes([node], [node])
-    return node
+    """The leaf with the value of a tensor that may not have been computed yet."""
+    realize([tensor])
+    node = tensor.uop  # itself where its graph is kept for a gradient
+    (leaf,) = realize_nodes([node], [node])
+    return leaf
 
 
 def _fresh(runtime: Runtime, buffer: Buffer, spec: tuple[DType, tuple[int, ...], str]) -> Tensor:
     dtype, shape, device = spec
-    node = UOp.buffer(dtype, shape, device)
-    runtime.bind(node, buffer)
-    return replayed(node, device, runtime.owner)
+    return replayed(runtime.leaf(dtype, shape, device, buffer), device, runtime.owner)
 
 
 def _compiled(trace: Trace) -> _Captured:

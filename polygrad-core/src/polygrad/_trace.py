@@ -150,7 +150,6 @@ def _settle(trace: Trace) -> bool:
 def _part(tensor: Tensor, runtime: Runtime) -> None:
     """Two tensors share one leaf, and one may be assigned to: give this one memory of its own."""
     old = tensor.uop
-    new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
     with runtime.lock:
-        runtime.bind(new, copy_of(runtime.buffer_of(old)))
-    tensor._replace(new)
+        copy = copy_of(runtime.buffer_of(old))
+    tensor._replace(runtime.leaf(old.dtype, old.arg[1], old.arg[2], copy))

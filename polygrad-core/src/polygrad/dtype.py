@@ -29,7 +29,14 @@ class DType:
 
     __slots__ = (
         "name", "itemsize", "kind", "format", "priority", "scalar", "lanes", "layout", "_vectors",
+        "bits", "is_float", "is_int", "is_narrow", "is_unsigned",
     )  # fmt: skip
+
+    bits: int  # of one scalar; a bool counts 8, the byte it occupies in memory
+    is_float: bool
+    is_int: bool  # signed, unsigned and index types; not bool
+    is_narrow: bool  # a float below 32 bits: stored in memory, computed with in float32
+    is_unsigned: bool
 
     def __init__(
         self,
@@ -45,6 +52,11 @@ class DType:
         self.priority, self.scalar, self.lanes = priority, scalar or self, lanes
         self.layout: FloatLayout | None = LAYOUTS.get(self.scalar.name)
         self._vectors: dict[int, DType] = {}
+        # Asked for at every operation, so not worked out each time.
+        self.bits = self.scalar.itemsize * 8
+        self.is_float, self.is_unsigned = kind == "float", kind == "uint"
+        self.is_int = kind in ("int", "uint", "index")
+        self.is_narrow = self.is_float and self.scalar.itemsize < 4
 
     def vec(self, lanes: int) -> DType:
         """The vector of `lanes` elements of this scalar type; itself for one lane."""
@@ -58,34 +70,6 @@ class DType:
             made = DType(name, self.itemsize * lanes, self.kind, "", self.priority, self, lanes)
             found = self._vectors.setdefault(lanes, made)
         return found
-
-    @property
-    def bits(self) -> int:
-        """Bits of one scalar; a bool counts 8, the byte it occupies in memory."""
-        return self.scalar.itemsize * 8
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_narrow(self) -> bool:
-        """A float below 32 bits: stored in memory, computed with in float32."""
-        return self.kind == "float" and self.scalar.itemsize < 4
-
-    @property
-    def arithmetic(self) -> DType:
-        """The scalar type that arithmetic on this one is done in: float32 for a narrow float."""
-        return dtypes.float32 if self.is_narrow else self.scalar
-
-    @property
-    def is_int(self) -> bool:
-        """True for signed, unsigned and index types; False for bool."""
-        return self.kind in ("int", "uint", "index")
-
-    @property
-    def is_unsigned(self) -> bool:
-        return self.kind == "uint"
 
     @property
     def min(self) -> int | float:
@@ -104,6 +88,11 @@ class DType:
         if self.kind == "bool":
             return 1
         return (1 << (self.bits - (self.kind != "uint"))) - 1
+
+    @property
+    def arithmetic(self) -> DType:
+        """The scalar type that arithmetic on this one is done in: float32 for a narrow float."""
+        return dtypes.float32 if self.is_narrow else self.scalar
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"

@@ -260,7 +260,10 @@ class Executable(Protocol[H_contra]):
     """A prepared Plan."""
 
     def __call__(self, handles: Sequence[H_contra], variables: Sequence[int | float] = ()) -> None:
-        """Run one step: `handles` by external slot, `variables` in the order of Plan.variables."""
+        """Run one step: `handles` by external slot, `variables` in the order of Plan.variables.
+
+        Called from any thread, never twice at once with the same Plan or arena: the engine holds
+        the lock of the runtime that has them."""
 
 
 class StepLoop:

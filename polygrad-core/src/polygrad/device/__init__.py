@@ -7,7 +7,7 @@ to. Nothing is probed or opened before one of them is called.
 from ..plugin import Device
 from .choice import chosen, default
 from .naming import available, canonical, names, split
-from .opened import close_all, get, is_open, isolated
+from .opened import close_all, get, isolated
 
 __all__ = [
     "Device",
@@ -17,7 +17,6 @@ __all__ = [
     "close_all",
     "default",
     "get",
-    "is_open",
     "isolated",
     "names",
     "split",

@@ -45,7 +45,8 @@ class Pool:
     """The allocations of one opened device."""
 
     def __init__(self, device: Device) -> None:
-        self.device = device
+        self.device, self.name = device, device.name
+        self.checked = -1  # what `opened.changes` was when its device was known to be open
         self._most = device.target.max_buffer_bytes
         self._lock = threading.Lock()
         self._free: dict[int, list[Any]] = {}
@@ -154,19 +155,16 @@ _first_use = threading.Lock()
 
 
 def pool(device: str) -> Pool:
-    """The pool of a device; a new one when the device was closed and opened again."""
-    return pool_of(get(device))
-
-
-def pool_of(machine: Device) -> Pool:
-    """The pool of a device that is open."""
-    device = machine.name
+    """The pool of a device; a new one when the device was closed and opened again. Raises
+    DeviceForked."""
     found = _pools.get(device)
-    if found is None or found.device is not machine:
+    if found is None or found.checked != opened.changes:
+        seen, machine = opened.changes, get(device)
         with _pools_lock:
-            found = _pools.get(device)
+            found = _pools.get(machine.name)
             if found is None or found.device is not machine:
-                found = _pools[device] = Pool(machine)
+                found = _pools[machine.name] = Pool(machine)
+        found.checked = seen
     return found
 
 
@@ -216,10 +214,10 @@ class Buffer:
     @classmethod
     def of_pool(cls, owner: Pool, nbytes: int) -> Buffer:
         """A Buffer that has its memory already. Raises DeviceMemoryError."""
+        handle = owner.take(nbytes)
         made: Buffer = _new(cls)
-        made._handle = None  # `take` may raise, and `__del__` looks at it
-        made._handle = owner.take(nbytes)
-        made._pool, made.device, made.nbytes = owner, owner.device.name, nbytes
+        made._handle, made._pool = handle, owner
+        made.device, made.nbytes = owner.name, nbytes
         return made
 
     def release(self) -> None:
@@ -236,17 +234,19 @@ class Buffer:
 
     def write(self, data: memoryview, offset: int = 0) -> None:
         """Copy all of `data` to byte `offset`."""
+        data = _bytes(data)
         self._check(data.nbytes, offset)
         if data.nbytes:
             handle = self.handle  # first: it finds the pool
-            self._pool.device.allocator.write(handle, data.cast("B"), offset)  # type: ignore[union-attr]
+            self._pool.device.allocator.write(handle, data, offset)  # type: ignore[union-attr]
 
     def read_into(self, data: memoryview, offset: int = 0) -> None:
         """Fill all of `data` from byte `offset`, after everything launched before."""
+        data = _bytes(data)
         self._check(data.nbytes, offset)
         if data.nbytes:
             handle = self.handle
-            self._pool.device.allocator.read(data.cast("B"), handle, offset)  # type: ignore[union-attr]
+            self._pool.device.allocator.read(data, handle, offset)  # type: ignore[union-attr]
 
     def read(self, nbytes: int | None = None) -> memoryview:
         """A copy of the contents, or of the first `nbytes`, which the caller owns."""
@@ -260,11 +260,15 @@ class Buffer:
 
     def __del__(self) -> None:
         if self._handle is not None and self._pool is not None:
-            self._pool.give(self.nbytes, self._handle)
+            self._pool._returned.append((self.nbytes, self._handle))  # as `give`
 
     def __repr__(self) -> str:
         state = "" if self.allocated else ", not allocated"
         return f"Buffer({self.device!r}, {self.nbytes}{state})"
+
+
+def _bytes(data: memoryview) -> memoryview:
+    return data if data.format == "B" and data.ndim == 1 else data.cast("B")
 
 
 def with_room(buffer: Buffer, nbytes: int) -> Buffer:

@@ -33,6 +33,7 @@ from .naming import usable as usable_record
 _lock = threading.RLock()
 _open: dict[str, Device] = {}  # canonical name -> device, in order of opening
 _hooked = False
+changes = 0  # grows whenever a device that was open may be so no longer
 
 
 @public
@@ -49,11 +50,6 @@ def get(name: str) -> Device:
     if device.forked:
         raise _forked_error(device)
     return device
-
-
-def is_open(device: Device) -> bool:
-    """Whether an opened device can be used still: not closed, and not the parent's of this fork."""
-    return _open.get(device.name) is device and not device.forked
 
 
 def usable() -> list[Device]:
@@ -164,17 +160,20 @@ def _install_hooks(cls: type[Device]) -> None:
 
 
 def _mark_forked() -> None:
-    global _lock
+    global _lock, changes
     _lock = threading.RLock()  # another thread may have held it while forking
+    changes += 1
     for device in _open.values():
         device.forked = device.forked or os.getppid()
 
 
 def close_all() -> None:
     """Close every device, last opened first. At exit; tests may call it too."""
+    global changes
     with _lock:
         while _open:
             _, device = _open.popitem()
+            changes += 1
             if not device.forked:
                 device.close()
 
@@ -182,10 +181,12 @@ def close_all() -> None:
 @contextmanager
 def isolated() -> Iterator[None]:
     """Nothing is open at the start of the block; what it opens is closed at its end."""
-    global _open
+    global _open, changes
     before, _open = _open, {}
+    changes += 1
     try:
         yield
     finally:
         close_all()
         _open = before
+        changes += 1

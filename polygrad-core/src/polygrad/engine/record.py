@@ -19,7 +19,8 @@ from typing import Any
 
 from .. import device as devices
 from ..contract import Plan
-from ..device.buffer import Buffer, pool_of
+from ..device import opened
+from ..device.buffer import Buffer
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
@@ -187,7 +188,7 @@ class Recorded:
         self._epoch, self._gathered = -1, False
         self._single = len(routine.stages) == 1 and isinstance(routine.stages[0], PlanStage)
         if self._single:
-            self._lay_out(routine.stages[0])  # type: ignore[arg-type]
+            self._lay_out(routine.stages[0])
 
     def __call__(
         self, inputs: Sequence[Buffer], variables: Sequence[int | float] = ()
@@ -196,8 +197,9 @@ class Recorded:
         if len(inputs) != self._inputs:
             raise StateError(f"{self._inputs} inputs are expected, got {len(inputs)}.")
         with self.runtime.lock:
-            self._follow()
-            return self._call(inputs, variables)
+            if self._watched or self._epoch != self.runtime.epoch:
+                self._follow()
+            return self._run(inputs, variables)
 
     def with_leaves(
         self, inputs: Sequence[UOp], variables: Sequence[int | float] = ()
@@ -205,15 +207,9 @@ class Recorded:
         """The same for inputs that are leaves: finding the state may move one of them."""
         runtime = self.runtime
         with runtime.lock:
-            self._follow()
-            return self._call(list(map(runtime.buffer_of, inputs)), variables)
-
-    def _call(self, inputs: Sequence[Buffer], variables: Sequence[int | float]) -> list[Buffer]:
-        own = self._own
-        if own:  # this call writes over those while they are read
-            inputs = [copy_of(b) if id(b) in own else b for b in inputs]
-        values = (*variables, *self.fixed) if self.fixed else variables
-        return self._run_single(inputs, values) if self._single else self._run(inputs, values)
+            if self._watched or self._epoch != runtime.epoch:
+                self._follow()
+            return self._run(runtime.buffers_of(inputs), variables)
 
     def close(self) -> None:
         """Let go of everything compiled; its runtime is at its end, which frees the memory."""
@@ -236,11 +232,15 @@ class Recorded:
 
     def _follow(self) -> None:
         """Find where each state is now, and let readers of what is written keep the old bytes."""
-        if not self._watched and self._epoch == self.runtime.epoch:
-            return
-        other = [s for s in self._watched if s.holder.uop.arg is not s.leaf]  # type: ignore[union-attr]
-        if other or self._epoch != self.runtime.epoch:
+        moved = self._epoch != self.runtime.epoch
+        for s in self._watched:
+            if s.holder.uop.arg is not s.leaf:  # type: ignore[union-attr]
+                moved = True
+                break
+        if moved:
             self._find_states()
+        if not self._written:
+            return
         read = have_readers(self._writers)
         renewed = [s for s, r in zip(self._written, read, strict=True) if r] if any(read) else ()
         if renewed:
@@ -271,23 +271,20 @@ class Recorded:
     def _part(self, holder: Holder) -> None:
         """Two holders stand on one leaf: this one gets memory of its own."""
         old = holder.uop
-        new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
-        self.runtime.bind(new, copy_of(self.runtime.buffer_of(old)))
-        holder._replace(new)
+        copy = copy_of(self.runtime.buffer_of(old))
+        holder._replace(self.runtime.leaf(old.dtype, old.arg[1], old.arg[2], copy))
 
     def _renew(self, state: State) -> None:
         """Somebody may read the version in `state.buffer`: the old leaf keeps its bytes."""
         holder, runtime = state.holder, self.runtime
         assert holder is not None
         old = holder.uop
-        new = UOp.buffer(old.dtype, old.arg[1], old.arg[2])
         runtime.rebind(old, copy_of(state.buffer))
-        runtime.bind(new, state.buffer)
-        holder._replace(new)
+        holder._replace(runtime.leaf(old.dtype, old.arg[1], old.arg[2], state.buffer))
 
     # ---- running
 
-    def _run(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
+    def _run_several(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
         """Several stages: gather everything by slot."""
         routine = self.routine
         buffers = [*inputs, *[s.buffer for s in self.states]]
@@ -295,7 +292,7 @@ class Recorded:
         run(routine, self.runtime, buffers, values)
         return [buffers[slot] for slot in routine.results]
 
-    def _lay_out(self, stage: PlanStage) -> None:
+    def _lay_out(self, stage: Any) -> None:
         """Where each input, state and output stands among the one Plan's handles."""
         at: dict[int, int] = {slot: i for i, slot in enumerate(stage.externals)}
         first = self._inputs
@@ -308,12 +305,23 @@ class Recorded:
         for slot in self.routine.results:
             fresh = self.routine.fresh[slot - count]
             self._outputs.append((at.get(slot, -1), fresh.device, fresh.nbytes))
-        self._variables = stage.variables
+        self._stage, self._variables = stage, stage.variables
 
-    def _run_single(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
-        runtime = self.runtime
-        stage: Any = self.routine.stages[0]
-        execute = ready_stage(stage, runtime)
+    def _run(self, inputs: Sequence[Buffer], values: Sequence[int | float]) -> list[Buffer]:
+        """Run with the state found and the lock held; a single Plan here, so that a call of
+        something tiny gets there at once."""
+        own = self._own
+        if own:  # this call writes over those while they are read
+            inputs = [copy_of(b) if id(b) in own else b for b in inputs]
+        if self.fixed:
+            values = (*values, *self.fixed)
+        if not self._single:
+            return self._run_several(inputs, values)
+        stage, runtime = self._stage, self.runtime
+        execute, pool = stage.executable, stage.pool
+        if execute is None or pool.checked != opened.changes or stage.plan.arena_bytes:
+            execute = ready_stage(stage, runtime)
+            pool = stage.pool
         template = self._template
         if not self._gathered:
             for i, state in self._kept:
@@ -321,11 +329,12 @@ class Recorded:
             self._gathered = True
         handles = template.copy()
         for i, number in self._given:
-            handles[i] = inputs[number].handle
-        owner, outputs = pool_of(stage.device), []
+            handle = inputs[number]._handle  # its device was found to be usable
+            handles[i] = inputs[number].handle if handle is None else handle
+        outputs = []
         for i, device, nbytes in self._outputs:
             if i >= 0:
-                buffer = Buffer.of_pool(owner, nbytes)
+                buffer = Buffer.of_pool(pool, nbytes)
                 handles[i] = buffer._handle
             else:
                 buffer = Buffer(device, nbytes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from .. import device as devices
 from .. import settings
@@ -25,6 +25,7 @@ from .runtime import Runtime, current, install_fork_hook
 from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers, ready
 from .versions import passing, with_readers
 
+_AFTER: Final = Ops.AFTER  # older Pythons take 0.1 us to read a member of an enum
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
 CODE_SETTINGS = (
     "POLY_FUSION",
@@ -144,7 +145,7 @@ class _Realization:
         print_ = fingerprint(self.roots, runtime.settled, self._alias)
         bound = tuple([runtime.value_of(v) for v in print_.variables])
         skipped: tuple[int, ...] = ()
-        if any(n.op is Ops.AFTER and n.src[0].op is Ops.AFTER for n in print_.nodes):
+        if any(n.op is _AFTER and n.src[0].op is _AFTER for n in print_.nodes):
             skipped = passing(print_.nodes, *self._outside(print_))
         made_by = (hooks.epoch, *map(settings.get, CODE_SETTINGS))
         key = (print_.skeleton, skipped, devices.default(), *made_by)
@@ -228,8 +229,9 @@ class _Realization:
         for slot, root in zip(routine.results, roots, strict=True):
             leaf = leaf_at.get(slot)
             if leaf is None:
-                leaf = leaf_at[slot] = UOp.buffer(root.dtype, root.shape, buffers[slot].device)
-                runtime.bind(leaf, buffers[slot])
+                buffer = buffers[slot]
+                leaf = runtime.leaf(root.dtype, root.shape, buffer.device, buffer)
+                leaf_at[slot] = leaf
             if root not in loose:  # equal constants are one node, at home on every device
                 runtime.settle(root, leaf)
         return [leaf_at[slot] for slot in routine.results]
@@ -263,7 +265,7 @@ class _Realization:
         runtime = self.runtime
         for old, new in routine.writes:
             leaf, buffer = leaf_at[old], buffers[old]
-            fresh = UOp.buffer(leaf.dtype, leaf.arg[1], leaf.arg[2])
+            fresh = runtime.leaf(leaf.dtype, leaf.arg[1], leaf.arg[2], buffer)
             if old != new:  # the new value lies elsewhere: the two Buffers trade their memory
                 exchange(buffer, buffers[new])
                 runtime.rebind(leaf, buffers[new])
@@ -271,7 +273,6 @@ class _Realization:
                 runtime.rebind(leaf, saved[old])
             else:
                 runtime.unbind(leaf)
-            runtime.bind(fresh, buffer)
             leaf_at[new] = fresh
 
 

@@ -83,6 +83,7 @@ class Runtime:
 
     def __init__(self, name: str = "default", values: Mapping[str, Any] | None = None) -> None:
         self.name = name
+        self.owner: Runtime | None = self  # as tensors name it: None for the default one
         self.settings = dict(values or {})  # what `use` sets beside
         self.lock = threading.RLock()
         self.epoch = 0  # changes whenever a living leaf may have got other memory
@@ -104,6 +105,14 @@ class Runtime:
         return f"Runtime({self.name!r})"
 
     # ---- the side table
+
+    def leaf(self, dtype: DType, shape: tuple[int, ...], device: str, buffer: Buffer) -> UOp:
+        """A new leaf that stands for the bytes of `buffer`."""
+        if self.disposed:
+            raise self.gone()
+        made = UOp.buffer(dtype, shape, device)
+        self._buffers.set(made, buffer)
+        return made
 
     def bind(self, leaf: UOp, buffer: Buffer) -> None:
         """From now on `leaf` (a BUFFER) stands for the bytes of `buffer`."""
@@ -136,6 +145,14 @@ class Runtime:
             f"a tensor of shape {leaf.shape} on {leaf.arg[2]!r} has no memory in the runtime"
             f" {self.name!r}: it was disposed, or belongs to a capture that has ended."
         )
+
+    def buffers_of(self, leaves: Iterable[UOp]) -> list[Buffer]:
+        """The Buffer of each leaf, as `buffer_of` says."""
+        known, found = self._buffers.items, []
+        for leaf in leaves:  # a call of something tiny waits for this
+            entry = known.get(id(leaf))
+            found.append(self.buffer_of(leaf) if entry is None else entry[0])
+        return found
 
     def read_into(self, leaf: UOp, data: memoryview, offset: int = 0) -> None:
         """Fill `data` with the bytes of a leaf from `offset` on; StateError if it has none."""
@@ -213,11 +230,6 @@ class Runtime:
         return found
 
     # ---- what it holds, and its end
-
-    @property
-    def owner(self) -> Runtime | None:
-        """This runtime as tensors name their owner: None for the default one."""
-        return None if self is _default else self
 
     def gone(self) -> StateError:
         """The error of whatever is used after `dispose`."""
@@ -355,6 +367,7 @@ class Runtime:
 _serials = itertools.count()  # scalars are told apart by name
 _living: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _default = Runtime()
+_default.owner = None
 
 
 def current() -> Runtime:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from .. import device as devices
 from .. import settings
 from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
-from ..device.buffer import pool
+from ..device import opened
+from ..device.buffer import Pool, pool
 from ..dtype import DType, dtypes
 from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
@@ -58,6 +59,7 @@ class PlanStage:
         "externals",
         "generation",
         "plan",
+        "pool",
         "programs",
         "timed",
         "variables",
@@ -76,6 +78,7 @@ class PlanStage:
         self.timed = bool(settings.get("TIMING"))
         self.executable: Any = None
         self.generation = -1  # of the arena that `executable` was prepared for
+        self.pool: Pool | None = None  # that of the device, once it is `ready`
 
 
 class CopyStage(NamedTuple):
@@ -373,8 +376,13 @@ def _width(dtype: DType) -> int:
 def ready(stage: PlanStage, runtime: Runtime) -> Any:
     """The stage's executable, prepared for the arena as it is now. Raises DeviceForked."""
     device, plan = stage.device, stage.plan
-    if not devices.is_open(device) and devices.get(device.name) is not device:
-        raise StateError(f"device {device.name!r} was closed after this graph had been compiled.")
+    if stage.pool is None or stage.pool.checked != opened.changes:
+        now = pool(device.name)
+        if now.device is not device:
+            raise StateError(
+                f"device {device.name!r} was closed after this graph had been compiled."
+            )
+        stage.pool = now
     made = stage.executable  # read once: plugins that come or go take it away
     if made is not None and not plan.arena_bytes:
         return made

@@ -3,9 +3,10 @@ check and copy what it was given."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..device.buffer import Buffer, pool, with_room
+from ..dtype import DType
 from ..engine import Runtime
 from ..engine.owner import mixed
 from ..tensor import Tensor
@@ -15,6 +16,8 @@ from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, is_fixed, rebound
 from .graph import Entrypoint
 from .signature import Outputs, Spec, Values, check_dtype, check_shape, host_array
+
+_BUFFER: Final = Ops.BUFFER  # older Pythons take 0.1 us to read a member of an enum
 
 
 class Input:
@@ -46,8 +49,9 @@ class Input:
             check_shape(self.label, value.shape, spec, sizes)
         if node.dtype is not spec.dtype:
             check_dtype(self.label, value.dtype, spec)
-        elif node.op is Ops.BUFFER and node.arg[2] == self.device:
-            return with_room(runtime.buffer_of(node), self.nbytes)
+        elif node.op is _BUFFER and node.arg[2] == self.device:
+            buffer = runtime.buffer_of(node)
+            return buffer if buffer.nbytes == self.nbytes else with_room(buffer, self.nbytes)
         ready = value.cast(spec.dtype).to(self.device).realize()
         leaf = runtime.leaf_of(ready.uop)
         assert leaf is not None
@@ -58,16 +62,19 @@ class Output(NamedTuple):
     """One output. A `fixed` one has the same shape in every call."""
 
     name: str
-    spec: Spec
+    dtype: DType
+    shape: tuple[int, ...]
     fixed: bool
+    nbytes: int  # of the largest
 
     @classmethod
     def of(cls, name: str, value: UOp) -> Output:
-        return cls(name, Spec(value.shape, value.dtype), is_fixed(value.shape))
+        spec = Spec(value.shape, value.dtype)
+        return cls(name, spec.dtype, spec.shape, is_fixed(spec.shape), spec.nbytes)
 
-    def shape(self, sizes: Values) -> tuple[int, ...]:
+    def bound(self, sizes: Values) -> tuple[int, ...]:
         """The shape of a call, over variables that have their values."""
-        return tuple([rebound(n, sizes) for n in self.spec.shape])
+        return tuple([rebound(n, sizes) for n in self.shape])
 
 
 class Ports(NamedTuple):
@@ -84,10 +91,11 @@ class Ports(NamedTuple):
         """The outputs of a call as numpy arrays."""
         out = Outputs()
         for output, buffer in zip(self.outputs, made, strict=True):
-            shape, dtype = output.spec.shape, output.spec.dtype
-            if not output.fixed:
-                shape = actual(output.shape(sizes))
-            out[output.name] = array_of(buffer.read(size(shape) * dtype.itemsize), dtype, shape)
+            name, dtype, shape, fixed, nbytes = output
+            if not fixed:
+                shape = actual(output.bound(sizes))
+                nbytes = size(shape) * dtype.itemsize
+            out[name] = array_of(buffer.read(nbytes), dtype, shape)
         return out
 
     def tensors(self, made: list[Buffer], sizes: Values) -> Outputs:
@@ -95,8 +103,7 @@ class Ports(NamedTuple):
         runtime, device = self.runtime, self.device
         out = Outputs()
         for output, buffer in zip(self.outputs, made, strict=True):
-            shape = output.spec.shape if output.fixed else output.shape(sizes)
-            node = UOp.buffer(output.spec.dtype, shape, device)
-            runtime.bind(node, buffer)
-            out[output.name] = replayed(node, device, runtime.owner)
+            name, dtype, shape, fixed, _ = output
+            leaf = runtime.leaf(dtype, shape if fixed else output.bound(sizes), device, buffer)
+            out[name] = replayed(leaf, device, runtime.owner)
         return out

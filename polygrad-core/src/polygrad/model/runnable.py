@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import settings
 from ..device.buffer import Buffer
-from ..engine import Recorded, Runtime, current, make_plan, use
+from ..engine import Recorded, Runtime, make_plan, use
+from ..engine.owner import explicit
 from ..engine.random import Draws
 from ..errors import ArgumentError, IndexError_, StateError, UnknownName, no_such, public, shown
 from ..nn.optim import Optimizer
@@ -108,7 +109,7 @@ class Runnable:
         self, entrypoint: str, inputs: Any, named: dict[str, Any], readback: bool = True
     ) -> Outputs:
         runtime = self.runtime
-        if current() is not runtime or runtime.disposed:
+        if explicit.get() is not runtime.owner or runtime.disposed:
             with use(runtime):
                 return self._run(entrypoint, inputs, named, readback)
         ports = self._ports.get(entrypoint) or self._made_ports(entrypoint)
@@ -117,7 +118,9 @@ class Runnable:
         if given.keys() != ports.names:
             check_names(given, dict(ports.inputs), f"entrypoint {entrypoint!r}")
         sizes: Values = {}
-        buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
+        buffers = []
+        for name, port in ports.inputs:
+            buffers.append(port.take(given[name], sizes))
         # Made by the first call that gives what is taken: one that fails leaves nothing behind.
         plan = self._plans.get(entrypoint) or self._made_plan(entrypoint, entry)
         numbers = self._numbers(entry, sizes) if sizes or entry.draws else ()

@@ -14,7 +14,7 @@ Keys are compared, never only hashed, so a collision cannot run the wrong Plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..dtype import TENSOR_DTYPES, DType, dtypes
 from ..errors import ArgumentError
@@ -25,6 +25,7 @@ from ..uop.sizes import exchanged, mapped, sized, sizes_of, two_values
 from .moving import both, covered, put, taken, uniform
 
 Number = int | float
+_BUFFER: Final = Ops.BUFFER  # older Pythons take 0.1 us to read a member of an enum
 CONSTANT = -1  # in place of an axis
 
 
@@ -67,7 +68,7 @@ def fingerprint(
             continue
         op, src = node.op, node.src
         entry = settled.get(id(node)) if src else None
-        if entry is not None or op is Ops.BUFFER:
+        if entry is not None or op is _BUFFER:
             leaf = node if entry is None else entry[0]
             varying = [n.node for n in sizes_of(leaf) if n.node not in numbers]
             if varying:
@@ -78,7 +79,9 @@ def fingerprint(
             tokens.append(_leaf(leaf, found, alias_of))
         else:
             waiting = len(stack)
-            stack.extend([s for s in reversed(src) if s not in numbers])
+            for s in src[::-1]:
+                if s not in numbers:
+                    stack.append(s)  # noqa: PERF401 (a comprehension is a call)
             sizes = sizes_of(node) if op in _SIZED else ()
             if sizes:
                 stack.extend([n.node for n in sizes if n.node not in numbers])
@@ -87,6 +90,8 @@ def fingerprint(
             special = _SPECIAL.get(op) or (_sized if sizes else None)
             if special is not None:
                 tokens.append(special(node, found))
+            elif len(src) == 2:
+                tokens.append((op, node.dtype, node.arg, numbers[src[0]], numbers[src[1]]))
             elif len(src) == 1:
                 tokens.append((op, node.dtype, node.arg, numbers[src[0]]))
             else:

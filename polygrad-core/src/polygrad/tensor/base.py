@@ -44,6 +44,7 @@ _no_grad: ContextVar[bool] = ContextVar("polygrad_no_grad", default=False)
 # id of a node -> the Tensor that is its leaf. By id: a reference from here would look like a
 # reader to the engine, which counts them before it writes in place.
 _leaves: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+_new = object.__new__
 _site = provenance.here
 _mark = provenance.mark
 
@@ -292,9 +293,10 @@ def is_leaf(t: Base) -> bool:
 
 def replayed(uop: UOp, device: str, owner: Runtime | None) -> Tensor:
     """The Tensor of a compiled function's result: no gradient, no place, nothing to note."""
-    out: Tensor = object.__new__(_class)
-    out.uop, out.grad = uop, None
-    out._requires_grad, out._device, out._is_param, out._owner = False, device, None, owner
+    out: Tensor = _new(_class)
+    out.uop, out._device, out._owner = uop, device, owner
+    out.grad = out._is_param = None
+    out._requires_grad = False
     return out
 
 
@@ -384,6 +386,14 @@ def scalar(name: str, value: Scalar, dtype: DType, shape: Shape) -> UOp:
         hint = f"; cast the tensor to {wider} first" if dtype.is_int else ""
         raise ArgumentError(f"{name}: {why}{hint}.")
     return UOp.everywhere(dtype, value, shape)
+
+
+def beside(u: UOp, x: Operand) -> UOp | None:
+    """The node of a Python number that goes with `u` as it is; None for what has to be joined."""
+    kind, dtype = type(x), u.dtype
+    if dtype.is_float if kind is float else kind is int and dtype.kind != "bool":
+        return None if misfit(dtype, x) else UOp.everywhere(dtype, x, u.shape)
+    return None
 
 
 def _plain(x: Any) -> Scalar:

@@ -21,6 +21,7 @@ from .base import (
     Number,
     Operand,
     Real,
+    beside,
     broadcast_shape,
     common_dtype,
     joined,
@@ -47,10 +48,17 @@ def of_many(op: Ops, dtype: DType) -> Ops:
 
 def binary(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
     """`op` of two operands, joined."""
-    if isinstance(x, Base) and isinstance(y, Base):
-        a, b = x.uop, y.uop
-        if a.dtype is b.dtype and a.shape == b.shape and a.dtype.kind != "bool":
-            return result(UOp.alu(op, a, b), x, y)  # nothing to join: the common case, and fast
+    # Nothing to join: the common case, and fast.
+    if isinstance(x, Base):
+        a = x.uop
+        if isinstance(y, Base):
+            b = y.uop
+            if a.dtype is b.dtype and a.shape == b.shape and a.dtype.kind != "bool":
+                return result(UOp.alu(op, a, b), x, y)
+        elif (number := beside(a, y)) is not None:
+            return result(UOp.alu(op, a, number), x)
+    elif isinstance(y, Base) and (number := beside(y.uop, x)) is not None:
+        return result(UOp.alu(op, number, y.uop), y)
     nodes, tensors = joined(name, x, y)
     if nodes[0].dtype.kind == "bool":
         if op is Ops.SUB:

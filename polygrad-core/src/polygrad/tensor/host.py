@@ -65,11 +65,11 @@ def array_of(values: memoryview, dtype: DType, shape: Shape) -> Any:
     """A numpy array over bytes; what numpy lacks (bfloat16, 8-bit floats) becomes float32."""
     import numpy as np
 
-    if not size(shape):
-        return np.empty(shape, "float32" if _lacks(dtype) else dtype.name)
     known = _NUMPY.get(dtype)
     if known is None and not _lacks(dtype):
         known = _NUMPY[dtype] = np.dtype(dtype.name)
+    if not values:
+        return np.empty(shape, "float32" if known is None else known)
     if known is not None:
         return np.ndarray(shape, known, values)
     if dtype.itemsize == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dtype import DType
 from .names import Names
@@ -17,8 +17,6 @@ from .shapes import Shape
 
 if TYPE_CHECKING:
     from .ops import UOp
-
-_new: Final = object.__new__
 
 
 class Parts(Names):
@@ -58,9 +56,10 @@ def filled(
     hi: int | None,
 ) -> Node:
     """A node with these parts, whether there is such a one already or not."""
-    made: Any = _new(Parts)
-    made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
-    made.shape, made.lo, made.hi = shape, lo, hi
+    made: Any = Parts()
+    made.op, made.dtype, made.src = op, dtype, src  # four at once would go by way of a tuple
+    made.arg, made.shape = arg, shape
+    made.lo, made.hi = lo, hi
     made.provenance = made.cache = made.order = made.ranges = None
     made.__class__ = kind
     node: Node = made
@@ -81,8 +80,9 @@ _lock = threading.RLock()  # reentrant: a collection inside `entered` may run _f
 
 def _forget(ref: Ref) -> None:
     with _lock:
-        if living.get(ref.key) is ref:
-            del living[ref.key]
+        found = living.pop(ref.key, None)
+        if found is not None and found is not ref:  # a new node has taken the place
+            living[ref.key] = found
 
 
 def entered(key: Any, made: Node) -> Node:
@@ -90,11 +90,12 @@ def entered(key: Any, made: Node) -> Node:
     ref = Ref(made, _forget)
     ref.key = key
     with _lock:
-        old = living.get(key)
-        found: Node | None = None if old is None else old()
-        if found is not None:
-            return found
-        living[key] = ref
+        old = living.setdefault(key, ref)
+        if old is not ref:
+            found: Node | None = old()
+            if found is not None:
+                return found
+            living[key] = ref
     return made
 
 

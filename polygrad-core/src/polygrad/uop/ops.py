@@ -53,6 +53,7 @@ __all__ = [
     "toposort",
 ]
 
+_BUFFER: Final = Ops.BUFFER  # older Pythons take 0.1 us to read a member of an enum
 _uids = itertools.count(1)
 # Constants of a shape that were used lately: three nodes that an eager loop would make each time.
 _constants: dict[Any, UOp] = {}
@@ -145,8 +146,8 @@ class UOp(Parts):
         shape = tuple(shape)
         arg = (next(_uids), shape, device)
         # No other node has this number, so it is in no table. (Results of compiled calls are such.)
-        lo, hi = (None, None) if shape else symbolic.interval(Ops.BUFFER, dtype, (), arg)
-        return filled(UOp, Ops.BUFFER, dtype, (), arg, shape, lo, hi)
+        lo, hi = (None, None) if shape else symbolic.interval(_BUFFER, dtype, (), arg)
+        return filled(UOp, _BUFFER, dtype, (), arg, shape, lo, hi)
 
     @staticmethod
     def variable(name: str, lo: int, hi: int, dtype: DType = dtypes.index) -> UOp:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import is_ours
 from .ops import UOp
 
+_set: Final = object.__setattr__
 MAX_SITES = 8  # of one node: `x + 1` in a loop over lines should not collect them all
 
 
@@ -38,6 +39,9 @@ class Site(NamedTuple):
         return f"{self.path} ({where})" if self.path else where
 
 
+_site: Final = tuple.__new__  # what a NamedTuple's own constructor calls, in a third of its time
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame outside this package."""
     frame: FrameType | None = sys._getframe(1)
@@ -58,13 +62,16 @@ _known: dict[object, bool] = {}  # module name -> whether it is ours: this runs 
 def here(path: str = "") -> Site | None:
     """The user's place in the program, None when called from inside alone."""
     frame = user_frame()
-    return None if frame is None else Site(frame.f_code, frame.f_lasti, path)
+    return None if frame is None else _site(Site, (frame.f_code, frame.f_lasti, path))
 
 
 def mark(u: UOp, site: Site | None) -> UOp:
     """Give `u` its place if it has none yet; a second, different place is added to the list."""
     if site is not None:
-        _write(u, (site,))
+        if u.provenance is None:
+            _set(u, "provenance", (site,))
+        else:
+            _write(u, (site,))
     return u
 
 
@@ -88,4 +95,4 @@ def _write(u: UOp, new: tuple[Site, ...]) -> None:
     old: tuple[Site, ...] = u.provenance or ()
     added = tuple(s for s in new if s not in old)
     if added and len(old) < MAX_SITES:
-        object.__setattr__(u, "provenance", (old + added)[:MAX_SITES])
+        _set(u, "provenance", (old + added)[:MAX_SITES])

@@ -11,6 +11,7 @@ from ..dtype import DType, canonical
 from .folding import Value
 from .ops import Ops, UOp
 
+_CONST: Final = Ops.CONST  # older Pythons take 0.1 us to read a member of an enum
 _SPREAD: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.FLIP})
 MAYBE_CONST: Final = _SPREAD | {Ops.CONST}
 _IDENTITY: Final = {Ops.ADD: 0, Ops.MUL: 1}
@@ -20,7 +21,7 @@ def const_value(u: UOp, through_unique: bool = False) -> Value | None:
     """The number `u` is everywhere, or None; `through_unique`: also that of `zeros` and `full`."""
     while u.op in _SPREAD:
         u = u.src[0]
-    if u.op is not Ops.CONST or (u.src and not through_unique):
+    if u.op is not _CONST or (u.src and not through_unique):
         return None
     value: Value = u.arg
     return value
