@@ -10,8 +10,9 @@ edge between them together.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -111,37 +112,40 @@ def dependencies(steps: Sequence[Iterable[Access]]) -> tuple[tuple[int, int], ..
     memories: dict[int, list[_Segment]] = {}
     edges: set[tuple[int, int]] = set()
     for step, accesses in enumerate(steps):
-        for access in sorted(accesses, key=lambda a: a.writes):  # an in-place step reads first
-            segments = memories.setdefault(access.memory, [])
-            memories[access.memory] = _touch(segments, access, step, edges)
+        for access in sorted(accesses, key=_WRITES):  # an in-place step reads first
+            _touch(memories.setdefault(access.memory, []), access, step, edges)
     return tuple(sorted(edges))
 
 
 def _touch(
     segments: list[_Segment], access: Access, step: int, edges: set[tuple[int, int]]
-) -> list[_Segment]:
-    lo, hi = access.lo, access.hi
-    kept: list[_Segment] = []
-    mine: list[_Segment] = []
+) -> None:
+    """Note an access in `segments`, which are disjoint and sorted, and what it must see."""
+    lo, hi, writes = access.lo, access.hi, access.writes
+    first = bisect_right(segments, lo, key=_HI)
+    last = bisect_left(segments, hi, first, key=_LO)
+    made: list[_Segment] = []
+    after: list[_Segment] = []
     covered = lo
-    for s in segments:  # sorted by lo, disjoint
-        if s.hi <= lo or s.lo >= hi:
-            kept.append(s)
-            continue
-        if s.lo < lo:
-            kept.append(_Segment(s.lo, lo, s.writer, s.readers))
-        if s.hi > hi:
-            kept.append(_Segment(hi, s.hi, s.writer, s.readers))
-        before = s.readers if access.writes and s.readers else (s.writer,)
+    for s in segments[first:last]:
+        before = s.readers if writes and s.readers else (s.writer,)
         edges.update((b, step) for b in before if b not in (-1, step))
-        if not access.writes:
+        if s.lo < lo:
+            made.append(_Segment(s.lo, lo, s.writer, s.readers))
+        if s.hi > hi:
+            after.append(_Segment(hi, s.hi, s.writer, s.readers))
+        if not writes:
             if covered < s.lo:
-                mine.append(_Segment(covered, max(lo, s.lo), -1, (step,)))
+                made.append(_Segment(covered, s.lo, -1, (step,)))
             readers = s.readers if step in s.readers else (*s.readers, step)
-            mine.append(_Segment(max(lo, s.lo), min(hi, s.hi), s.writer, readers))
             covered = min(hi, s.hi)
-    if access.writes:
-        mine = [_Segment(lo, hi, step, ())]
+            made.append(_Segment(max(lo, s.lo), covered, s.writer, readers))
+    if writes:
+        made.append(_Segment(lo, hi, step, ()))
     elif covered < hi:
-        mine.append(_Segment(covered, hi, -1, (step,)))
-    return sorted([*kept, *mine], key=lambda s: s.lo)
+        made.append(_Segment(covered, hi, -1, (step,)))
+    segments[first:last] = made + after
+
+
+_LO, _HI = attrgetter("lo"), attrgetter("hi")
+_WRITES = attrgetter("writes")

@@ -15,8 +15,8 @@ from ..dtype import DType, dtypes
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, size
 from ..uop.sizes import capacity
 from ..uop.values import identity
-from .fusion import Fusion, Group, Use, sources
-from .indexing import Index, both, flat, known, source_index, through
+from .fusion import Fusion, Group, Use
+from .indexing import Index, both, flat, known, through
 
 
 def memory_dtype(dtype: DType) -> DType:
@@ -83,15 +83,18 @@ class Builder:
                 self.values[node, use] = self._load(self.leaves[node], node, use)
 
     def _store(self, node: UOp, home: Use, value: UOp) -> None:
-        offset = flat(home.index, home.kernel.shape)
+        offset = self._offset(home.index, home.kernel.shape)
         self.kernels[home.kernel].store(self.leaves[node], offset, value)
 
     def _load(self, leaf: UOp, node: UOp, use: Use) -> UOp:
-        key = (use.index, node.shape)
+        return self.kernels[use.kernel].load(leaf, self._offset(use.index, node.shape), use.valid)
+
+    def _offset(self, index: Index, shape: Shape) -> UOp:
+        key = (index, shape)
         offset = self.offsets.get(key)
         if offset is None:
-            offset = self.offsets[key] = flat(*key)
-        return self.kernels[use.kernel].load(leaf, offset, use.valid)
+            offset = self.offsets[key] = flat(index, shape)
+        return offset
 
     def _expression(self, node: UOp, use: Use) -> UOp:
         op = node.op
@@ -99,8 +102,7 @@ class Builder:
             return self._leaf(node, use)
         if op is Ops.CONST:  # a leaf of its own
             return UOp.const(node.dtype, node.arg)
-        links = self.fusion.links[node, use]
-        src = [self.values[s, u] for s, u in zip(sources(node), links, strict=True)]
+        src = [self.values[link] for link in self.fusion.links[node, use]]
         if op in MOVEMENT:
             return self._moved(node, use, src[0])
         if op in ELEMENTWISE:
@@ -132,7 +134,7 @@ class Builder:
     def _moved(self, node: UOp, use: Use, value: UOp) -> UOp:
         if node.op is not Ops.PAD or size(node.shape) == 0:
             return value
-        _, condition = source_index(node, use.index)
+        _, condition = self.fusion.moved(node, use.index)
         condition = known(condition)
         if condition is None or vanishes(value):
             return value  # the loads' gates already give 0 outside

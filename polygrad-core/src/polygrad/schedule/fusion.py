@@ -14,12 +14,14 @@ row or column of the other operand, is stored first: that is where epilogues end
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..uop.linear import ranges_of
-from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
+from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, size, toposort
 from ..uop.sizes import capacity
 from .indexing import Index, both, source_index
 from .survey import (
@@ -46,7 +48,9 @@ ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave co
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
 _LEAVES: Final = frozenset({Ops.BUFFER, CONST, Ops.IOTA, Ops.VARIABLE, Ops.UNIQUE, Ops.STORE})
+_AT_HAND: Final = (CONST, Ops.BUFFER)
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
+_PASSED: Final = MOVEMENT - {PAD}  # a PAD may be stored
 
 
 class Use:
@@ -66,6 +70,9 @@ class Use:
             valid = _NONE if self.valid is None else ranges_of(self.valid)
             self._depends = valid.union(*[ranges_of(i) for i in self.index])
         return self._depends
+
+
+Links = tuple[tuple[UOp, Use], ...]  # values, and where they are read
 
 
 class Around(NamedTuple):
@@ -150,16 +157,26 @@ class Fusion:
         self.roots = frozenset(roots)
         self.whole: dict[UOp, set[Group]] = {}  # kernels that read all of a stored node's buffer
         self.uses: dict[UOp, dict[Use, list[Around | None]]] = {n: {} for n in self.order}
-        self.links: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
+        self.links: dict[tuple[UOp, Use], Links] = {}
         self.home: dict[UOp, Use] = {}
         self.groups: list[Group] = []
         self.made = 0  # kernels, those that were given up among them
         self.reduce_loops: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
         self.launches: dict[tuple[Any, ...], Use] = {}
+        self.loops: dict[tuple[Shape, int | None], Index] = {}  # of kernels of a shape
         self.places: dict[tuple[Group, Index, UOp | None], Use] = {}
         self.moves: dict[tuple[Any, ...], tuple[Index, UOp | None]] = {}
+        self.passed = self._passed()
         for node in reversed(self.order):
-            self._visit(node)
+            if node not in self.passed:
+                self._visit(node)
+
+    def _passed(self) -> set[UOp]:
+        """Movements that one node reads, and that are never stored: they are no places of their
+        own, but part of the way to what they move."""
+        readers = Counter(chain.from_iterable(map(sources, self.order)))
+        kept = self.facts.forced
+        return {n for n, r in readers.items() if r == 1 and n.op in _PASSED and n not in kept}
 
     # ---- one node, all of its consumers decided
 
@@ -189,8 +206,8 @@ class Fusion:
             return self._store_reduction(node, uses)
         if node.op is PAD and self._repeated(uses):
             return True  # a contraction reads it without conditions then
-        if node.op not in ELEMENTWISE:
-            return len(uses) > 4 * MAX_USES
+        if node.op not in ELEMENTWISE:  # a view of memory is as quick to read as a copy
+            return len(uses) > 4 * MAX_USES and node.base.op not in _AT_HAND
         cost = self.facts.cost[node]
         if cost == 0:
             return False
@@ -203,7 +220,11 @@ class Fusion:
         return self._repeated(uses)
 
     def _repeated(self, uses: dict[Use, list[Around | None]]) -> bool:
-        return any(self._repeats(u, a) > 2 for u, arounds in uses.items() for a in arounds)
+        for use, arounds in uses.items():
+            for around in arounds:
+                if around is not None and self._repeats(use, around) > 2:
+                    return True
+        return False
 
     def _store_reduction(self, node: UOp, uses: dict[Use, list[Around | None]]) -> bool:
         if len(uses) != 1:
@@ -255,17 +276,15 @@ class Fusion:
         """The stored nodes of kernel `copy` become stores of the kernel of `target`."""
         for node in copy.stored:
             self.home[node] = target
-            self.links[node, target] = tuple(target for _ in sources(node))
+            self.links[node, target] = tuple([(s, target) for s in sources(node)])
             target.kernel.stored.append(node)
         for group in readers:
             group.reads.discard(copy)
             group.read(target.kernel)
         self.groups.remove(copy)
 
-    def _repeats(self, use: Use, around: Around | None) -> int:
+    def _repeats(self, use: Use, around: Around) -> int:
         """How often each value would be computed if inlined here."""
-        if around is None:
-            return 1
         depends = use.depends
         if not around.reduced & depends:
             return 1  # hoisted out of the reduction
@@ -293,10 +312,12 @@ class Fusion:
     def _new_group(self, node: UOp) -> Use:
         core = _core(node)
         along = node.arg[1] if node.op is Ops.SCAN else None
-        ranges = tuple(
-            UOp.range(0, n, i, "seq" if i == along else "loop") if n != 1 else UOp.index(0)
-            for i, n in enumerate(core.shape)
-        )
+        ranges = self.loops.get((core.shape, along))
+        if ranges is None:
+            ranges = self.loops[core.shape, along] = tuple(
+                UOp.range(0, n, i, "seq" if i == along else "loop") if n != 1 else UOp.index(0)
+                for i, n in enumerate(core.shape)
+            )
         group = Group(self.made, core.shape, ranges)
         self.made += 1
         self.groups.append(group)
@@ -322,33 +343,46 @@ class Fusion:
 
     def _descend(self, node: UOp, use: Use, around: Around | None) -> None:
         key = (node, use)
-        if key not in self.links:
-            self.links[key] = self._source_uses(node, use)
-        if node.op in WHOLE or node.op is GATHER:
+        links = self.links.get(key)
+        if links is None:
+            links = self.links[key] = self._links(node, use)
+        op = node.op
+        if op in WHOLE or op is GATHER:
             for base in stored_inputs(node):
                 self.whole.setdefault(base, set()).add(use.kernel)
         inner = around
-        if node.op is REDUCE:
+        if op is REDUCE:
             loops = frozenset(self.reduce_loops[key])
             inner = Around(use.depends | loops, loops)
-        for source, source_use in zip(sources(node), self.links[key], strict=True):
-            arounds = self.uses[source].setdefault(source_use, [])
+        for source, at in links:
+            arounds = self.uses[source].setdefault(at, [])
             if inner not in arounds:
                 arounds.append(inner)
 
-    def _source_uses(self, node: UOp, use: Use) -> tuple[Use, ...]:
-        op = node.op
-        if op is RESHAPE and self.home.get(node) is use:
-            return (use,)
+    def _links(self, node: UOp, use: Use) -> Links:
+        """What `node` reads for its value at `use`, and where."""
+        op, at = node.op, use
         if op in MOVEMENT:
-            index, condition = self._moved(node, use.index)
-            return (self._use(use.kernel, index, both(use.valid, condition)),)
-        if op is REDUCE:
-            return (self._reduce_use(node, use),)
-        if op is GATHER:
+            if op is not RESHAPE or self.home.get(node) is not use:
+                _, at = self._through(node, use, (node,))
+        elif op is REDUCE:
+            at = self._reduce_use(node, use)
+        elif op is GATHER:
             axis, rank = node.arg, len(node.src[1].shape)
-            return (self._use(use.kernel, use.index[axis : axis + rank], use.valid),)
-        return tuple(use for _ in sources(node))
+            at = self._use(use.kernel, use.index[axis : axis + rank], use.valid)
+        passed = self.passed
+        return tuple(
+            [self._through(s, at, passed) if s in passed else (s, at) for s in sources(node)]
+        )
+
+    def _through(self, node: UOp, use: Use, moves: Container[UOp]) -> tuple[UOp, Use]:
+        """What the movements from `node` down that are in `moves` read at `use`, and where."""
+        index, valid = use.index, use.valid
+        while node in moves:
+            index, condition = self.moved(node, index)
+            valid = both(valid, condition)
+            node = node.src[0]
+        return node, self._use(use.kernel, index, valid)
 
     def _use(self, kernel: Group, index: Index, valid: UOp | None) -> Use:
         """The place of a kernel at `index` under the condition `valid`."""
@@ -358,7 +392,7 @@ class Fusion:
             found = self.places[key] = Use(*key)
         return found
 
-    def _moved(self, node: UOp, index: Index) -> tuple[Index, UOp | None]:
+    def moved(self, node: UOp, index: Index) -> tuple[Index, UOp | None]:
         """`source_index`, found once for what equal layers ask."""
         key = (node.op, node.arg, node.src[0].shape, index)
         found = self.moves.get(key)
@@ -382,8 +416,10 @@ class Fusion:
 
 def _visits(use: Use, arounds: Sequence[Around | None], node: UOp) -> bool:
     """Does this use visit exactly the elements of `node`, in the kernel's own loops?"""
-    inside = use.valid is not None or any(a is not None for a in arounds)
-    return not inside and use.index == use.kernel.ranges and node.shape == use.kernel.shape
+    kernel = use.kernel
+    if use.index != kernel.ranges or use.valid is not None or node.shape != kernel.shape:
+        return False
+    return all(a is None for a in arounds)
 
 
 def _copies(group: Group, node: UOp) -> bool:

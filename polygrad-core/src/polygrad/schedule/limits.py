@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..errors import UnsupportedOp
 from ..uop.ops import ELEMENTWISE, Ops, UOp
 from .build import Builder
-from .fusion import Fusion, Group, Use, sources
+from .fusion import Fusion, Group, Use
 
 _STORABLE: Final = ELEMENTWISE | {Ops.REDUCE}
 Limit = Callable[[str], int]  # device name -> buffers that a kernel of it may have
@@ -85,7 +85,6 @@ def _below(
     node: UOp, use: Use, fusion: Fusion, reads: Mapping[tuple[UOp, Use], frozenset[UOp]]
 ) -> frozenset[UOp]:
     """The stored values that a node reads at one of its uses."""
-    links = fusion.links.get((node, use), ())
-    parts = [reads.get((s, u), frozenset()) for s, u in zip(sources(node), links, strict=False)]
+    parts = [reads.get(link, frozenset()) for link in fusion.links.get((node, use), ())]
     base = frozenset((node.src[0].base,)) if node.op is Ops.GATHER else frozenset()
     return base.union(*parts)

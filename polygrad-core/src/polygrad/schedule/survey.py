@@ -54,16 +54,32 @@ def survey(order: Sequence[UOp], roots: Sequence[UOp], cuts: Cuts | None = None)
         facts.forced |= cuts.stored | cuts.alone
         facts.deep |= cuts.stored | cuts.alone
     for node in order:
-        _survey(node, facts)
+        if node.op in MOVEMENT and node not in facts.forced:
+            _moved(node, node.src[0], facts)
+        else:
+            _survey(node, facts)
     return facts
+
+
+def _moved(node: UOp, source: UOp, facts: Facts) -> None:
+    """Of a movement that is stored for no reason of its own: half of all nodes are such."""
+    facts.level[node], facts.cost[node] = facts.level[source], facts.cost[source]
+    facts.depth[node] = facts.depth[source]
+    if source in facts.places:
+        facts.places.add(node)
+    if source in facts.epilogue and node.op in _SHAPED:
+        facts.epilogue.add(node)
 
 
 def _survey(node: UOp, facts: Facts) -> None:
     op, src = node.op, node.src
     level = cost = depth = 0
     for s in src:
-        level, cost = max(level, facts.level[s]), cost + facts.cost[s]
-        depth = max(depth, facts.depth[s])
+        level, depth = max(level, facts.level[s]), max(depth, facts.depth[s])
+    for s in src:
+        # Else `s` is stored, as below: a sum along a chain of layers must not grow with each.
+        if facts.level[s] == level or s not in facts.epilogue:
+            cost += facts.cost[s]
     if op in _STORED:
         facts.forced.add(node)
     if op in WHOLE:

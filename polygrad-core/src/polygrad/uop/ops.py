@@ -77,7 +77,15 @@ class UOp(Parts):
 
     __slots__ = ()
 
-    def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
+    def __new__(
+        cls,
+        op: Ops,
+        dtype: DType,
+        src: tuple[UOp, ...] = (),
+        arg: Any = None,
+        shape: Shape | None = None,
+    ) -> UOp:
+        """`shape` is for who knows it: nothing is checked then, nor computed."""
         # `arg` counts by bits: to Python, 0.0 is -0.0, 1 is True, and NaN is never found.
         kind = type(arg)
         by_bits = (kind, _DOUBLE(arg) if kind is float else arg) if kind in _BY_BITS else arg
@@ -87,7 +95,7 @@ class UOp(Parts):
             found: UOp | None = ref()
             if found is not None:
                 return found
-        return _insert(key, op, dtype, src, arg)
+        return _insert(key, op, dtype, src, arg, shape)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a UOp is immutable: cannot set {name!r}")
@@ -459,9 +467,12 @@ def _rounds(op: Ops, dtype: DType) -> bool:
     return dtype.is_narrow and op in (Ops.ADD, Ops.MUL)
 
 
-def _insert(key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    rule = SHAPES.get(op)
-    shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
+def _insert(
+    key: Any, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape | None
+) -> UOp:
+    if shape is None:
+        rule = SHAPES.get(op)
+        shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
     lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
     return entered(key, filled(UOp, op, dtype, src, arg, shape, lo, hi))
 

@@ -74,7 +74,10 @@ def _without_context(rule: Rule) -> Callable[[UOp, Any], UOp | None]:
 
 def over(u: UOp, src: tuple[UOp, ...]) -> UOp:
     """`u` over other sources, and nothing simplified."""
-    return u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+    if src == u.src:
+        return u
+    same = [s.shape for s in src] == [s.shape for s in u.src]
+    return UOp(u.op, u.dtype, src, u.arg, u.shape if same else None)
 
 
 def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -86,7 +89,7 @@ def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
     if u.op in _GATE_AT:
         return _gated(u, src)
     if u.shape or u.op not in ELEMENTWISE or u.dtype.lanes > 1:
-        return UOp(u.op, u.dtype, src, u.arg)
+        return over(u, src)
     if u.op is Ops.CAST:
         return src[0].cast(u.dtype)
     if u.op is Ops.BITCAST:
