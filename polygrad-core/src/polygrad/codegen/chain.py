@@ -61,7 +61,8 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
     table = dict(zip(outer, counters, strict=True))
     shared = _shared(stages)
     n = length(last)
-    rows = _rows(n, {shared.get(s.local, s.local) for s in stages if s.local is not None}, target)
+    kept = {shared.get(s.local, s.local) for s in stages if s.local is not None}
+    rows = 1 if _is_batch(stages, last) else _rows(n, kept, target)
     count = -(-n // rows)
     counter = UOp.variable(f"row{len(outer)}", 0, count - 1)
     inner = UOp.range(0, rows, last.arg[0]) if rows > 1 else None
@@ -74,6 +75,13 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
             own = shared.get(local)
             made[local] = made[own] if own is not None else _of_rows(local, rows, len(made))
     return Blocks([*counters, counter], table, inner, rows, overlap, made)
+
+
+def _is_batch(stages: Sequence[Stage], last: UOp) -> bool:
+    """Do both factors of every product change from row to row? A tile has no two rows then."""
+    bodies = [product_of(n) for stage in stages for n in reductions_of(stage.stores)]
+    factors = [f for body in bodies if body is not None for f in body.src]
+    return all(last in ranges_of(f) or _loads(f.toposort()) for f in factors)
 
 
 def _rows(n: int, locals_: set[UOp], target: Target) -> int:

@@ -17,6 +17,7 @@ from ..uop.rewrite import substitute
 from .boxes import boxed
 from .build import Builder, KernelBuilder, scatter_kernels
 from .chains import chained
+from .conversions import converted_near
 from .fusion import Fusion, Group, Use
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem
@@ -69,7 +70,7 @@ def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -
     results = tuple(leaves.get(r, r) for r in wanted)
     if fusion.fuse:
         kept = {*results, *(leaf for pair in writes for leaf in pair)}
-        items = chained(items, kept, limit)
+        items = converted_near(chained(items, kept, limit), kept, limit)
     return Schedule(tuple(items), results, writes)
 
 

@@ -80,17 +80,17 @@ def facts_of(item: Item) -> Facts:
 # ---- rows
 
 
-def rows_of(store: UOp) -> Rows | None:
-    """The rows of what a store writes: its last axis is one row."""
+def rows_of(store: UOp, axes: int = 1) -> Rows | None:
+    """The rows of what a store writes: its last axes, of which there are so many, are one row."""
     const, terms = linear(store.src[0].src[1])
     if const or len(store.src) > 2 or any(a.op is not Ops.RANGE for a, _ in terms):
         return None
     terms = tuple(sorted(terms, key=lambda t: -t[1]))
     lengths = [int(r.src[1].arg) for r, _ in terms]
     dense = [size(lengths[i + 1 :]) for i in range(len(lengths))]
-    if len(terms) < 2 or [c for _, c in terms] != dense:
+    if len(terms) <= axes or [c for _, c in terms] != dense:
         return None
-    return Rows(tuple(lengths[:-1]), lengths[-1])
+    return Rows(tuple(lengths[:-axes]), size(lengths[-axes:]))
 
 
 def row_ranges(
@@ -135,7 +135,9 @@ class Chain:
     inner: dict[UOp, int] = field(default_factory=dict)
 
 
-class _Search:
+class Search:
+    """Who reads and writes what, among all kernels."""
+
     def __init__(self, facts: Sequence[Facts], kept: set[UOp], limit: Callable[[str], int]) -> None:
         self.facts, self.kept, self.limit = facts, kept, limit
         self.readers: dict[UOp, list[int]] = {}
@@ -158,7 +160,7 @@ class _Search:
             value, width = waiting.pop()
             if value in chain.inner:
                 continue
-            joined = self._joined(chain, value, width)
+            joined = self.joined(chain, value, width)
             if joined is None:
                 if value is leaf:
                     return None
@@ -167,7 +169,8 @@ class _Search:
             chain.members.update(joined)
             waiting += [(w, rows.width) for at in joined for w in self._wide_beside(chain, at)]
         self._keep_numbers(chain)
-        return chain if self._legal(chain) else None
+        products = sum(self.facts[at].product for at in chain.members)
+        return chain if products > 1 and self.legal(chain) else None
 
     def _pays(self, facts: Facts, leaf: UOp) -> bool:
         """Does this product give more than any of its factors has? As much is enough where rows of
@@ -178,7 +181,7 @@ class _Search:
         more = 0 if any(f.reduced and not f.product for f in readers) else 1
         return all(size(leaf.shape) >= size(r.shape) + more for r in facts.loads)
 
-    def _joined(self, chain: Chain, value: UOp, width: int) -> dict[int, tuple[UOp, ...]] | None:
+    def joined(self, chain: Chain, value: UOp, width: int) -> dict[int, tuple[UOp, ...]] | None:
         """Writer and readers of a value between kernels with their rows; None where it cannot be
         one."""
         writers, readers = self.writers.get(value, []), self.readers.get(value, [])
@@ -211,14 +214,12 @@ class _Search:
                 if size(leaf.shape) == size(chain.rows.lengths) and chain.members.keys() >= {
                     *readers
                 }:
-                    if leaf not in chain.inner and self._joined(chain, leaf, 1) is not None:
+                    if leaf not in chain.inner and self.joined(chain, leaf, 1) is not None:
                         chain.inner[leaf] = 1
 
-    def _legal(self, chain: Chain) -> bool:
-        """Does the chain end in a product, and write nothing that it reads?"""
+    def legal(self, chain: Chain) -> bool:
+        """May a kernel have this many buffers, and does the chain write nothing that it reads?"""
         facts = [self.facts[at] for at in chain.members]
-        if sum(f.product for f in facts) < 2:
-            return False
         written = {leaf for f in facts for leaf in f.stores if leaf not in chain.inner}
         read = {leaf for f in facts for leaf in f.loads if leaf not in chain.inner}
         devices = {f.kernel.device for f in facts}
@@ -234,25 +235,25 @@ def chained(items: Sequence[Item], kept: Iterable[UOp], limit: Callable[[str], i
     facts, wanted = [facts_of(i) for i in items], set(kept)
     seen: set[UOp] = set()
     while True:
-        found = next(_chains(_Search(facts, wanted, limit), seen), None)
+        found = next(_chains(Search(facts, wanted, limit), seen), None)
         if found is None:
             return [f.item for f in facts]
         facts = found
 
 
-def _chains(search: _Search, seen: set[UOp]) -> Iterator[list[Facts]]:
+def _chains(search: Search, seen: set[UOp]) -> Iterator[list[Facts]]:
     """The kernels with one chain merged, for each that there is."""
     for at, facts in enumerate(search.facts):
         for leaf in facts.stores if facts.plain and facts.product else ():
             if leaf not in seen:
                 seen.add(leaf)
                 chain = search.chain(at, leaf)
-                made = None if chain is None else _placed(search, chain)
+                made = None if chain is None else placed(search, chain)
                 if made is not None:
                     yield made
 
 
-def _placed(search: _Search, chain: Chain) -> list[Facts] | None:
+def placed(search: Search, chain: Chain) -> list[Facts] | None:
     """The kernels with the chain as one: what needs it after it, everything else before. None where
     that would change what somebody reads."""
     members, facts = sorted(chain.members), search.facts

@@ -1,0 +1,72 @@
+"""Products of halves in a batch convert their factors row by row, and in the same kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polygrad import Tensor
+from polygrad.codegen.chain_stages import is_chain
+from polygrad.schedule import KernelItem, schedule
+
+RNG = np.random.default_rng(29)
+BATCH, M, K, N = 16, 67, 6, 66
+
+# form -> shapes of both factors as they lie, and whether the second is turned
+FORMS = {
+    "batch": ((BATCH, M, K), (BATCH, K, N), False),
+    "keys": ((BATCH, M, K), (BATCH, N, K), True),
+    "two axes": ((4, 4, M, K), (4, 4, K, N), False),
+    "few matrices": ((2, 70, 9), (2, 9, 68), False),
+}
+
+
+def kernels(*outs: Tensor) -> list[KernelItem]:
+    items = schedule([out.uop for out in outs], "cpu").items
+    return [i for i in items if isinstance(i, KernelItem)]
+
+
+def product(a: Tensor, b: Tensor, turned: bool) -> Tensor:
+    return a @ (b.transpose(-2, -1) if turned else b)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_factors_of_a_batch_are_converted_in_the_kernel_of_their_product(form: str) -> None:
+    left, right, turned = FORMS[form]
+    a, b = (Tensor.empty(*shape, dtype="bfloat16") for shape in (left, right))
+    *others, last = kernels(product(a, b, turned))
+    assert is_chain(last.sink)
+    # The second factor of few matrices is no row of anything: it is converted before.
+    assert len(others) == (1 if form == "few matrices" else 0)
+
+
+def test_what_somebody_else_reads_is_stored() -> None:
+    a, b, c = (Tensor.empty(BATCH, 64, 64, dtype="bfloat16") for _ in range(3))
+    wide = a.cast("float32").contiguous()
+    plan = kernels(wide @ b.cast("float32"), wide @ c.cast("float32"))
+    assert wide.uop.shape in [k.buffers[0].shape for k in plan if not is_chain(k.sink)]
+
+
+def test_one_product_alone_converts_its_factors_before() -> None:
+    """Rows of one matrix are no batch: cut in rows, a small one would be too few blocks."""
+    a, b = (Tensor.empty(256, 256, dtype="float16") for _ in range(2))
+    assert [is_chain(k.sink) for k in kernels(a @ b)] == [False, False, False]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("form", FORMS)
+def test_products_of_batches_of_halves_are_those_of_their_values(
+    dtype: str, form: str, device: str
+) -> None:
+    left, right, turned = FORMS[form]
+    a, b = (
+        Tensor(RNG.standard_normal(shape).astype(np.float32)).cast(dtype).realize()
+        for shape in (left, right)
+    )
+    x, y = (t.cast("float32").numpy().astype(np.float64) for t in (a, b))
+    want = x @ (y.swapaxes(-1, -2) if turned else y)
+    want, got = np.maximum(want + 0.5, 0), (product(a, b, turned) + 0.5).relu()
+    step = 2.0**-7 if dtype == "bfloat16" else 2.0**-10
+    np.testing.assert_allclose(
+        got.cast("float32").numpy(), want, rtol=2 * step, atol=step * np.abs(want).max()
+    )
