@@ -109,6 +109,11 @@ def _stream(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     return verbs.stream(kernel, numbers[0])
 
 
+def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
+    _takes(2, "prefetch", numbers)
+    return verbs.prefetch(kernel, numbers[0], _range(kernel, numbers[1], "prefetch"))
+
+
 def _ungate(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     made = ungated(kernel)
     if made is kernel:
@@ -132,6 +137,7 @@ _VERBS: Final[Mapping[str, Callable[[Kernel, Sequence[int]], Kernel]]] = {
     "subtotal": _on_ranges("subtotal", verbs.subtotals, 1),
     "stage": _stage,
     "stream": _stream,
+    "prefetch": _prefetch,
     "ungate": _ungate,
 }
 

@@ -21,6 +21,7 @@ from ..transform import (
     parts_of,
     peel,
     peel_whole,
+    prefetch,
     split,
     stream,
     vectorize,
@@ -65,6 +66,26 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
         if written * param.dtype.itemsize > target.cache_bytes[-1]:
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
+    return kernel
+
+
+def ask_ahead(kernel: Kernel, target: Target, loop: UOp) -> Kernel:
+    """Prefetch what the next step of the innermost range of the grid reads from afar, where it is
+    read first.
+
+    Memory beyond the second cache comes late, and where a step reads a few KB in one place or in
+    each of several rows, the machine's own prefetching begins anew in each. Measured on AVX-512:
+    a matrix with rows of 3 KB times 64 columns 1.6x, times one 1.1x.
+    """
+    known: set[UOp] = set()
+    for number, load in enumerate(loads(kernel.stores)):
+        param, distance = load.src[0].src[0], step(load, loop)
+        far = param.op is Ops.PARAM and param.arg[1] * param.dtype.itemsize > second_cache(target)
+        if not far or not distance or param in known:
+            continue
+        known.add(param)
+        if abs(distance) * param.dtype.itemsize <= second_cache(target) // 4:
+            kernel = prefetch(kernel, number, loop)
     return kernel
 
 

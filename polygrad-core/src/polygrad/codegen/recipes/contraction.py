@@ -21,6 +21,7 @@ from ..kernel import Kernel, extent, launchable, length, static, substitute
 from ..transform import bind, bindable, reorder, unroll
 from .common import (
     MIN_LANES,
+    ask_ahead,
     contiguous_output,
     factored,
     in_order,
@@ -34,6 +35,7 @@ from .common import (
 
 MAX_ROWS = 8
 MAX_VECTORS = 3
+WHOLE_ROW = 4  # vectors of an output's row that one tile may hold, so that it reads its rows once
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 SHORT = 4
@@ -171,7 +173,9 @@ def _longest(loops: list[UOp]) -> UOp:
     return max(loops, key=extent)
 
 
-def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
+def register_tile(
+    target: Target, rows: int, vectors: int, widest: int = MAX_VECTORS
+) -> tuple[int, int]:
     """Rows and vectors of the register tile for an output of `rows` by `vectors`.
 
     Accumulators, the vectors of one step and two scalars must fit the registers. Among the sizes
@@ -180,7 +184,7 @@ def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
     """
     sizes = [
         (r, v)
-        for v in range(1, MAX_VECTORS + 1)
+        for v in range(1, widest + 1)
         for r in range(1, MAX_ROWS + 1)
         if r * v + v + 2 <= target.registers and r <= rows and v <= vectors
     ]
@@ -205,10 +209,12 @@ def _cycles(r: int, v: int) -> float:
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r not in (shape.m, shape.n, shape.panels)]
     far = _bytes_along(kernel, shape.n) > second_cache(target)
+    once = not others and not far and _bytes_along(kernel, shape.m) > second_cache(target)
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
     n_outer = n_outer if shape.panels is None else shape.panels
     vectors = length(n_outer) if n_outer is not None else 1
-    r, v = register_tile(target, extent(shape.m), vectors)
+    widest = vectors if once and vectors <= WHOLE_ROW else MAX_VECTORS
+    r, v = register_tile(target, extent(shape.m), vectors, widest)
     n_inner = n_rest = None
     if n_outer is not None and v > 1:
         kernel, n_outer, n_inner, n_rest = tile(kernel, n_outer, v)
@@ -216,8 +222,9 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
         kernel = unroll(kernel, loop)
     kernel, reduced = _unroll_k(kernel, shape.reduced, far)
-    grid = in_order(others, [n_outer, m_outer])
-    return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
+    grid = in_order(others, [m_outer, n_outer] if once else [n_outer, m_outer])
+    made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
+    return ask_ahead(made, target, m_outer) if once and m_outer is not None else made
 
 
 def _bytes_along(kernel: Kernel, loop: UOp) -> int:
