@@ -74,6 +74,21 @@ def test_a_tile_reaches_over_panels_of_one_vector() -> None:
     assert lanes(tile) == [16]
 
 
+def test_tiles_are_taken_as_caches_have_room() -> None:
+    """In strips of columns; row by row where only the result is large; in blocks of rows where
+    neither factor stays in the second cache."""
+
+    def steps(m: int, k: int, n: int) -> list[int]:
+        target = replace(WIDE, cache_bytes=(48 << 10, 2 << 20))
+        sink = schedule([matmul(leaf(m, k), leaf(k, n))], "cpu").items[-1].sink
+        return [length(r) for r in choose(canonical(sink), target).of_kind("grid")]
+
+    assert steps(256, 256, 256) == [5, 32]
+    assert steps(512, 512, 512) == [64, 16]
+    assert steps(1024, 1024, 1024) == [4, 32, 32]
+    assert steps(1016, 1024, 1024) == [32, 127]  # a number of tiles that has no divisor
+
+
 def test_steps_of_a_dot_product_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
     kernel = chosen(filter_gradient(leaf(16, 10, 58), leaf(8, 10, 56)))
     assert lanes(kernel) == [8, 16]

@@ -148,6 +148,17 @@ def test_keys_are_turned_where_dot_products_are_short() -> None:
     assert kernels(16, 64, 256) == 1  # too few rows to pay for a copy
 
 
+def test_keys_of_halves_are_turned_when_they_are_converted() -> None:
+    q, keys = (Tensor.empty(4, n, 64, dtype="bfloat16") for n in (256, 96))
+    *copies, last = kernels_of(q @ keys.transpose(-2, -1))
+    assert len(copies) == 2
+    loads = [n.src[0].src[1] for n in last.sink.toposort() if n.op is Ops.LOAD]
+    columns = [r for offset in loads for r in ranges_of(offset) if r.src[1].arg == 96]
+    assert [
+        coefficient(offset, r) for r in columns for offset in loads if r in ranges_of(offset)
+    ] == [1]
+
+
 def test_a_product_with_turned_keys_is_numpys(device: str) -> None:
     q = RNG.standard_normal((2, 130, 40)).astype(np.float32)
     keys = RNG.standard_normal((2, 70, 40)).astype(np.float32)
@@ -187,7 +198,7 @@ def test_a_half_that_is_used_a_few_times_is_converted_where_it_is_used() -> None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("form", ["plain", "right turned", "left turned", "batched"])
+@pytest.mark.parametrize("form", ["plain", "right turned", "left turned", "batched", "keys"])
 def test_products_of_halves_are_those_of_their_values(dtype: str, form: str, device: str) -> None:
     a, b = (Tensor(x).cast(dtype) for x in arrays(130, 70, 90))
     if form == "right turned":
@@ -196,6 +207,8 @@ def test_products_of_halves_are_those_of_their_values(dtype: str, form: str, dev
         a = a.T.contiguous().T
     elif form == "batched":
         a, b = a.reshape(2, 65, 70), b.reshape(1, 70, 90)
+    elif form == "keys":
+        a, b = a.reshape(1, 130, 70), b.T.contiguous().reshape(1, 90, 70).transpose(1, 2)
     wide = [x.cast("float32").numpy().astype(np.float64) for x in (a, b)]
     got = a.realize() @ b.realize()
     want = Tensor((wide[0] @ wide[1]).astype(np.float32)).cast(dtype).cast("float32").numpy()
