@@ -124,11 +124,13 @@ def asked(kernel: Kernel) -> list[tuple[int, int]]:
 
 
 def test_a_matrix_from_memory_is_asked_for_ahead() -> None:
-    """The next row where it meets one vector, the next tile's rows where it meets a few; each is
-    read once then."""
+    """The next row where it meets one vector, a later one where rows are short, and the next tile's
+    rows where it meets a few vectors; each is read once then."""
     far = leaf(3072, 768)
     row = far * leaf(768).reshape((1, 768)).expand((3072, 768))
     assert asked(chosen(row.reduce(Ops.ADD, (1,)))) == [(768, 3072 * 768)]
+    short = leaf(3072, 384) * leaf(384).reshape((1, 384)).expand((3072, 384))
+    assert asked(chosen(short.reduce(Ops.ADD, (1,)))) == [(2 * 384, 3072 * 384)]
     items = schedule([(Tensor.empty(64, 768) @ Tensor.empty(3072, 768).T).uop], "cpu").items
     kernels = [choose(canonical(item.sink), WIDE) for item in items]
     (few,) = (k for k in kernels if k.recipe == "contraction")
@@ -137,8 +139,8 @@ def test_a_matrix_from_memory_is_asked_for_ahead() -> None:
 
 
 def test_what_the_caches_hold_is_not_asked_for() -> None:
-    near = leaf(256, 768)
-    row = near * leaf(768).reshape((1, 768)).expand((256, 768))
+    near = leaf(128, 768)
+    row = near * leaf(768).reshape((1, 768)).expand((128, 768))
     assert not asked(chosen(row.reduce(Ops.ADD, (1,))))
     assert not asked(chosen(matmul(near, leaf(768, 64))))
 

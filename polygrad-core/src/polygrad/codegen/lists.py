@@ -110,8 +110,9 @@ def _stream(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
 
 
 def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
-    _takes(2, "prefetch", numbers)
-    return verbs.prefetch(kernel, numbers[0], _range(kernel, numbers[1], "prefetch"))
+    _takes(3, "prefetch", numbers)
+    load, loop, steps = numbers
+    return verbs.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
 
 
 def _ungate(kernel: Kernel, numbers: Sequence[int]) -> Kernel:

@@ -97,8 +97,6 @@ def _few_rows(node: UOp, axes: Product) -> UOp:
     if k <= SHORT:
         right = _turned(right, axes.n, axes.k) if n <= 2 * m else right.src[0]
         return _product_of(node, left, right.expand(shape))
-    if _converts(right):  # one by one, the scalars of a tile: x @ w.T of 64 rows takes 1.07 times
-        return node
     order = [axes.n if a == axes.m else axes.m if a == axes.n else a for a in range(len(shape))]
     left = _turned(left, axes.m, axes.k).expand(shape).permute(order)
     turned = UOp.alu(Ops.MUL, left, right.permute(order)).reduce(Ops.ADD, node.arg[1])
@@ -162,12 +160,6 @@ def widened(node: UOp) -> UOp:
         return node
     src = tuple(_converted(s, capacity(body.shape)) for s in body.src)
     return _product_of(node, *src)
-
-
-def _converts(factor: UOp) -> bool:
-    """Is a factor of a narrow type in memory?"""
-    cast = _below(factor, MOVEMENT, [])
-    return cast.op is Ops.CAST and _below(cast.src[0], _SAME_SIZE, []).dtype.is_narrow
 
 
 def _converted(factor: UOp, products: int) -> UOp:
@@ -239,12 +231,13 @@ def _turned(expanded: UOp, axis: int, along: int) -> UOp:
 
 
 def _settled(factor: UOp) -> UOp:
-    """A factor whose copy is no product itself: that has an order of its own, in which its vectors
-    run, and would be computed element by element in another."""
+    """A factor whose copy is no reduction itself: that has an order of its own, in which its
+    vectors run, and would be computed element by element in another (a layer norm of 64 x 768 in
+    bfloat16 that feeds a product of few rows: 7.4x)."""
     moves: list[UOp] = []
     made = _below(factor, MOVEMENT, moves)
     inside = toposort((made,), lambda n: n.op in _INLINED)
-    if not any(n.op is Ops.REDUCE and n.src[0].op is Ops.MUL for n in inside):
+    if not any(n.op is Ops.REDUCE for n in inside):
         return factor
     return _moved(made.contiguous(), moves)
 
