@@ -117,6 +117,34 @@ def test_scalars_of_a_tile_are_read_as_they_lie() -> None:
     assert steps[-1] == 1
 
 
+def asked(kernel: Kernel) -> list[tuple[int, int]]:
+    """The distances of a kernel's prefetches, each with the size of what is read."""
+    found = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD and n.arg]
+    return [(n.arg, n.src[0].src[0].arg[1]) for n in found]
+
+
+def test_a_matrix_from_memory_is_asked_for_ahead() -> None:
+    """The next row where it meets one vector, a later one where rows are short, and the next tile's
+    rows where it meets a few vectors; each is read once then."""
+    far = leaf(3072, 768)
+    row = far * leaf(768).reshape((1, 768)).expand((3072, 768))
+    assert asked(chosen(row.reduce(Ops.ADD, (1,)))) == [(768, 3072 * 768)]
+    short = leaf(3072, 384) * leaf(384).reshape((1, 384)).expand((3072, 384))
+    assert asked(chosen(short.reduce(Ops.ADD, (1,)))) == [(2 * 384, 3072 * 384)]
+    items = schedule([(Tensor.empty(64, 768) @ Tensor.empty(3072, 768).T).uop], "cpu").items
+    kernels = [choose(canonical(item.sink), WIDE) for item in items]
+    (few,) = (k for k in kernels if k.recipe == "contraction")
+    assert asked(few) == [(6 * 768, 3072 * 768)]
+    assert [length(r) for r in few.of_kind("grid")] == [3072 // 6]
+
+
+def test_what_the_caches_hold_is_not_asked_for() -> None:
+    near = leaf(128, 768)
+    row = near * leaf(768).reshape((1, 768)).expand((128, 768))
+    assert not asked(chosen(row.reduce(Ops.ADD, (1,))))
+    assert not asked(chosen(matmul(near, leaf(768, 64))))
+
+
 def test_a_split_range_leaves_every_reduction_a_place() -> None:
     """The maxima of columns need one half of the range that pairs of columns split."""
     x, y = Tensor.empty(64, 4), Tensor.empty(1, 4)

@@ -22,7 +22,7 @@ from polygrad.errors import ArgumentError
 from polygrad.uop.ops import Ops
 from polygrad_backend_cpu.executor_text import POOL, WALK_BYTES
 from polygrad_backend_cpu.pool import Pool, pool
-from polygrad_backend_cpu.tables import Block, Step, phases
+from polygrad_backend_cpu.tables import Block, Step, Tables, phases
 
 F32, I64 = dtypes.float32, dtypes.int64
 BIG = 10**9  # flops: enough that the step is split
@@ -221,6 +221,23 @@ def test_variables_change_between_calls(three: Any, build: Any, flops: int) -> N
         expected = np.where(np.arange(32) < 2 * k, np.float32(s * 2), np.float32(7))
         got = three.get(handles[1], data)
         np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_variables_that_stay_are_not_written_again(
+    three: Any, build: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = scaled(build(), 0)
+    step = Launch("scaled", (0, 1), (("n",), ("s",)), (("n",),))
+    plan = Plan(external(32, 2), (step,), {"scaled": program}, variables=program.variables)
+    run = three.device.prepare(plan, three.load(program), None)
+    handles = [three.put(np.ones(32, np.float32)), three.put(np.zeros(32, np.float32))]
+    written = []
+    fill = Tables.fill
+    monkeypatch.setattr(Tables, "fill", lambda self, v: (written.append(dict(v)), fill(self, v)))
+    for n in (32, 32, 7, 7):
+        run(handles, kind((n, 2.0)))
+    assert written == [{"n": 32, "s": 2.0}, {"n": 7, "s": 2.0}]
 
 
 def test_the_number_of_tiles_changes_from_run_to_run(many: Any, build: Any) -> None:

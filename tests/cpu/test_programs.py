@@ -229,10 +229,28 @@ def test_streaming_stores_are_seen_afterwards(run: Any, build: Any) -> None:
     x, y = b.param(F32, n, "r"), b.param(F32, n, "w")
     (i,) = b.block(n // 8)
     offset = b.mul(i, b.const(8))
-    value = b.op(Ops.LOAD, V8, b.at(x, offset), arg=True)
+    value = b.load(x, offset, 8)
     b.store(y, offset, b.add(value, value), arg="nt")
     data = random(n)
     np.testing.assert_array_equal(run(b.program(), data, np.zeros_like(data))[1], data + data)
+
+
+@pytest.mark.parametrize("distance", [24, -8, 1 << 40])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_a_load_may_ask_for_what_is_far_outside(
+    run: Any, build: Any, distance: int, lanes: int
+) -> None:
+    """It is a hint: nothing is read there."""
+    b = build()
+    n = 64
+    x, y = b.param(F32, n, "r"), b.param(F32, n, "w")
+    i = b.loop(b.const(0), b.const(n // lanes))
+    offset = b.mul(i, b.const(lanes))
+    value = b.op(Ops.LOAD, F32.vec(lanes), b.at(x, offset), arg=distance)
+    b.store(y, offset, value)
+    b.end(i)
+    data = random(n)
+    np.testing.assert_array_equal(run(b.program(), data, np.zeros_like(data))[1], data)
 
 
 def tile(b: Any, m: int, n: int, k: int, rows: int, vectors: int) -> LinearProgram:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from polygrad import Tensor
+from polygrad.codegen.kernel import extent
 from polygrad.schedule import schedule
 from polygrad.uop.ops import Ops, UOp
 
@@ -35,6 +36,20 @@ def test_the_gradient_of_a_weight_over_a_large_batch_is_summed_in_parts() -> Non
     g, h = Tensor.empty(4096, 128), Tensor.empty(4096, 160)
     assert kernels(g.T @ h) == 3  # panels, products of parts, their sum
     assert kernels(Tensor.empty(256, 128).T @ Tensor.empty(256, 160)) <= 2  # no parts
+    assert kernels(Tensor.empty(8192, 256).T @ Tensor.empty(8192, 64)) == 3
+
+
+def test_few_rows_of_a_long_sum_are_not_summed_in_parts() -> None:
+    """They lie along the sum: a tile reads each of its lines whole."""
+    out = Tensor.empty(64, 4096) @ Tensor.empty(768, 4096).T
+    (length,) = (
+        extent(r)
+        for item in schedule([out.uop], "cpu").items
+        for node in item.sink.toposort()
+        if node.op is Ops.REDUCE
+        for r in node.src[1:]
+    )
+    assert length == 4096
     assert kernels(Tensor.empty(2048, 2048) @ Tensor.empty(2048, 2048)) == 2  # many results
 
 

@@ -95,15 +95,17 @@ class Prepared:
         for i, buffer in enumerate(plan.buffers):
             if buffer.kind == "arena" and arena is not None:
                 self._tables.point(i, arena.address + buffer.offset)
-        self._tables.fill({}, constant=True)
+        self._tables.fill_constant()
         self._retire: Callable[[int], None] | None = None
         self._run = self._runner(plan, steps, threads)
 
     def __call__(self, handles: Sequence[Memory], variables: Sequence[Scalar] = ()) -> None:
         if self._handles != handles:
             self._bind(handles)
-        if self._specs and (self._variables != variables or 0.0 in variables):  # -0.0 == 0.0
-            self._set(tuple(variables))
+        if self._specs:
+            now = tuple(variables)  # a list is never equal to a tuple
+            if self._variables != now or 0.0 in now:  # -0.0 == 0.0
+                self._set(now)
         if self._setup is not None:
             self._setup(handles, variables)
             self._setup = None

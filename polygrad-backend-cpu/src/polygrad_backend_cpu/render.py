@@ -17,7 +17,7 @@ from polygrad.target import Target
 from polygrad.uop.ops import Ops
 
 from .arithmetic import PRINTERS, Machine, Operands
-from .body import Body, literal, suffix, type_of, vector
+from .body import Body, literal, scalar_type, suffix, type_of, vector
 from .function import ALIGN, Function
 from .target import host
 
@@ -239,7 +239,9 @@ class _Function(Function):
 
     def on_load(self, at: int, instr: Instr) -> None:
         place = self.places[instr.src[0]]
-        t, notes = type_of(instr.dtype), place.notes(instr.dtype, bool(instr.arg), load=True)
+        t, notes = type_of(instr.dtype), place.notes(instr.dtype, False, load=True)
+        if instr.arg:
+            self._prefetch(place, instr)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch
         if len(instr.src) == 1:
@@ -257,9 +259,17 @@ class _Function(Function):
             value = self.body.op(f"select i1 {mask}, {t} {value}, {t} {other}")
         self.names[at] = value
 
+    def _prefetch(self, place: _Place, load: Instr) -> None:
+        """Ask for what lies `load.arg` elements on; the 0 says to read it."""
+        name, t = "llvm.prefetch.p0", scalar_type(load.dtype)
+        self.body.declared[name] = f"declare void @{name}(ptr, i32, i32, i32)"
+        there = self.body.op(f"getelementptr {t}, ptr {place.pointer}, i64 {load.arg}")
+        near = self.nearness(load)
+        self.body.emit(f"call void @{name}(ptr {there}, i32 0, i32 {near}, i32 1)")
+
     def _masked_load(self, instr: Instr, place: _Place, gate: str, other: str) -> str:
         t, mask = type_of(instr.dtype), vector("i1", instr.dtype.lanes)
-        align = place.alignment(instr.dtype, bool(instr.arg))
+        align = place.alignment(instr.dtype, False)
         name = f"llvm.masked.load.{suffix(instr.dtype)}.p0"
         self.body.declared[name] = f"declare {t} @{name}(ptr, i32, {mask}, {t})"
         pointer = f"ptr {place.pointer}, i32 {align}"

@@ -143,6 +143,7 @@ class Tables:
         count = 0
         for block in self._first:
             self._first[block], count = count, count + block.slots
+        self._varying = {block: i for block, i in self._first.items() if not block.constant}
         self._slots = Slots(count)
         sizes = (layout.PLAN_BYTES, layout.PHASE_BYTES * len(groups),
                  layout.ITEM_BYTES * sum(map(len, groups)),
@@ -165,11 +166,16 @@ class Tables:
         for position in self._positions.get(buffer, ()):
             self._addresses[position] = address
 
-    def fill(self, variables: Mapping[str, Scalar], constant: bool = False) -> None:
-        """Write the slots of the steps that depend on variables, or of those that do not."""
+    def fill_constant(self) -> None:
+        """Write the slots of the steps that depend on no variable."""
         for block, first in self._first.items():
-            if block.constant is constant:
-                self._slots.write(first, block.kinds, block.values(variables))
+            if block not in self._varying:
+                self._slots.write(first, block.kinds, block.values({}))
+
+    def fill(self, variables: Mapping[str, Scalar]) -> None:
+        """Write the slots of the steps that depend on variables."""
+        for block, first in self._varying.items():
+            self._slots.write(first, block.kinds, block.values(variables))
 
     def arguments(self) -> tuple[Any, ...]:
         """The arguments of the first step's function, as ctypes hands them to C, for a call without

@@ -109,6 +109,12 @@ def _stream(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     return verbs.stream(kernel, numbers[0])
 
 
+def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
+    _takes(3, "prefetch", numbers)
+    load, loop, steps = numbers
+    return verbs.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
+
+
 def _ungate(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     made = ungated(kernel)
     if made is kernel:
@@ -132,6 +138,7 @@ _VERBS: Final[Mapping[str, Callable[[Kernel, Sequence[int]], Kernel]]] = {
     "subtotal": _on_ranges("subtotal", verbs.subtotals, 1),
     "stage": _stage,
     "stream": _stream,
+    "prefetch": _prefetch,
     "ungate": _ungate,
 }
 

@@ -374,6 +374,25 @@ def stream(kernel: Kernel, number: int) -> Kernel:
     return replace(kernel, stores=stores).logged("stream", number)
 
 
+def prefetch(kernel: Kernel, number: int, loop: UOp, steps: int) -> Kernel:
+    """Have load `number`, counted in the order of `toposort`, ask for what it will read so many
+    steps of a range later: a hint, for memory that comes late and in pieces too short for the
+    machine to see where it goes on."""
+    _positive("prefetch", steps)
+    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+    load = read[number] if 0 <= number < len(read) else None
+    if load is None or load.arg is not None or loop not in kernel.order:
+        raise ScheduleError(f"prefetch: there is no load {number} that could ask ahead")
+    distance = coefficient(load.src[0].src[1], loop)
+    if not distance:
+        raise ScheduleError(
+            f"prefetch: load {number} does not move along range {loop.arg[0]} by a constant"
+        )
+    made = UOp(Ops.LOAD, load.dtype, load.src, distance * steps)
+    stores = tuple(substitute(kernel.stores, {load: made}))
+    return replace(kernel, stores=stores).logged("prefetch", number, loop.arg[0], steps)
+
+
 def by_vectors(kernel: Kernel, store: UOp) -> bool:
     """Whether a store may pass by the caches: ungated, aligned, of memory that nobody reads."""
     param, offset = store.src[0].src

@@ -79,7 +79,7 @@ def packed(node: UOp) -> UOp:
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
     if size(shape) == m * n * k and panel(n) and n * k >= least:
         right = _in_panels(right, found).expand(shape)
-    elif k <= SHORT and n >= COLUMNS and _lies_along(right.src[0], found.k):
+    elif k <= SHORT and n >= COLUMNS and lies_along(right.src[0], found.k):
         right = _turned(right, found.n, found.k).expand(shape)
     return _product_of(node, left, right)
 
@@ -92,13 +92,11 @@ def _few_rows(node: UOp, axes: Product) -> UOp:
     left, right = node.src[0].src
     shape = node.src[0].shape
     m, n, k = (shape[a] for a in axes)
-    if not is_fixed((m,)) or m < FEW or n < COLUMNS or not _lies_along(right.src[0], axes.k):
+    if not is_fixed((m,)) or m < FEW or n < COLUMNS or not lies_along(right.src[0], axes.k):
         return node
     if k <= SHORT:
         right = _turned(right, axes.n, axes.k) if n <= 2 * m else right.src[0]
         return _product_of(node, left, right.expand(shape))
-    if _converts(right):  # one by one, the scalars of a tile: x @ w.T of 64 rows takes 1.07 times
-        return node
     order = [axes.n if a == axes.m else axes.m if a == axes.n else a for a in range(len(shape))]
     left = _turned(left, axes.m, axes.k).expand(shape).permute(order)
     turned = UOp.alu(Ops.MUL, left, right.permute(order)).reduce(Ops.ADD, node.arg[1])
@@ -164,12 +162,6 @@ def widened(node: UOp) -> UOp:
     return _product_of(node, *src)
 
 
-def _converts(factor: UOp) -> bool:
-    """Is a factor of a narrow type in memory?"""
-    cast = _below(factor, MOVEMENT, [])
-    return cast.op is Ops.CAST and _below(cast.src[0], _SAME_SIZE, []).dtype.is_narrow
-
-
 def _converted(factor: UOp, products: int) -> UOp:
     """A factor with the conversion of a narrow type stored, in the order in which that lies."""
     moves: list[UOp] = []
@@ -214,7 +206,7 @@ def product(node: UOp) -> Product | None:
     return Product(rows[0], columns[0], k) if columns[0] == last else None
 
 
-def _lies_along(factor: UOp, axis: int) -> bool:
+def lies_along(factor: UOp, axis: int) -> bool:
     """Are neighbours along an axis neighbours in memory, that of what is converted if it is?"""
     shape = factor.shape
     index = tuple(UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(shape))
@@ -239,12 +231,13 @@ def _turned(expanded: UOp, axis: int, along: int) -> UOp:
 
 
 def _settled(factor: UOp) -> UOp:
-    """A factor whose copy is no product itself: that has an order of its own, in which its vectors
-    run, and would be computed element by element in another."""
+    """A factor whose copy is no reduction itself: that has an order of its own, in which its
+    vectors run, and would be computed element by element in another (a layer norm of 64 x 768 in
+    bfloat16 that feeds a product of few rows: 7.4x)."""
     moves: list[UOp] = []
     made = _below(factor, MOVEMENT, moves)
     inside = toposort((made,), lambda n: n.op in _INLINED)
-    if not any(n.op is Ops.REDUCE and n.src[0].op is Ops.MUL for n in inside):
+    if not any(n.op is Ops.REDUCE for n in inside):
         return factor
     return _moved(made.contiguous(), moves)
 

@@ -17,11 +17,12 @@ from typing import Final
 
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
-from .packing import Product, in_panels, panel, product, widened
+from .packing import Product, in_panels, lies_along, panel, product, widened
 
 PART: Final = 512  # steps of a part: rows and columns of a tile fit the first cache
 LONG: Final = 4 * PART
 LEAST: Final = 128  # rows and columns of a result that is worth parts
+APART: Final = 64  # the same where each step of the sum reads both factors somewhere else
 
 
 def in_parts(node: UOp) -> UOp | None:
@@ -37,7 +38,7 @@ def _along(node: UOp, axes: Product) -> UOp | None:
     """A matrix product with k cut: first a batch of products, one for each part."""
     shape = node.src[0].shape
     m, n, k = (shape[a] for a in axes)
-    if size(shape) != m * n * k or k < LONG or min(m, n) < LEAST:
+    if size(shape) != m * n * k or k < LONG or min(m, n) < _least(node.src[0], axes):
         return None
     each = next((c for c in range(PART, 2 * PART) if k % c == 0), k)
     parts = k // each
@@ -58,6 +59,13 @@ def _along(node: UOp, axes: Product) -> UOp | None:
     body = UOp.alu(Ops.MUL, wide, right.reshape((parts, 1, n, each)).expand(whole))
     inner = widened(UOp(Ops.REDUCE, node.dtype, (body,), (Ops.ADD, (3,))))
     return inner.contiguous().reduce(Ops.ADD, (0,)).reshape(node.shape)
+
+
+def _least(body: UOp, axes: Product) -> int:
+    """Rows and columns that are worth parts. A tile that goes down two columns reads a part of a
+    cache line at each step, and needs the rest of it when the next tile does (a gradient of
+    256 x 64 over 8192: 2.0x)."""
+    return LEAST if any(lies_along(s, axes.k) for s in body.src) else APART
 
 
 def _by_axis(node: UOp) -> UOp | None:

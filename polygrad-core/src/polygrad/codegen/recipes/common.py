@@ -21,6 +21,7 @@ from ..transform import (
     parts_of,
     peel,
     peel_whole,
+    prefetch,
     split,
     stream,
     vectorize,
@@ -30,6 +31,7 @@ BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide i
 LEAST_BLOCK = 1024  # elements of any block: to begin one costs about as much as fifty of them
 MAX_LANES = 64
 MIN_LANES = 4
+AHEAD = 3 << 10  # bytes that a core reads while the first of them are on their way from memory
 SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still counts
 
 
@@ -65,6 +67,28 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
         if written * param.dtype.itemsize > target.cache_bytes[-1]:
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
+    return kernel
+
+
+def ask_ahead(kernel: Kernel, target: Target, loop: UOp) -> Kernel:
+    """Prefetch what the next steps of the innermost range of the grid read from afar, where it is
+    read first.
+
+    What is no small part of the second cache other kernels have pushed out of it since. It comes
+    late then, and where a step reads a few KB in one place or in each of several rows, the
+    machine's own prefetching begins anew in each. Measured on AVX-512: a matrix with rows of 3 KB
+    times 64 columns 1.6x, times one 1.1x, with rows of 1.5 KB 1.3x.
+    """
+    part, known = second_cache(target) // 4, set[UOp]()
+    for number, load in enumerate(loads(kernel.stores)):
+        param, distance = load.src[0].src[0], step(load, loop)
+        far = param.op is Ops.PARAM and param.arg[1] * param.dtype.itemsize > part
+        if not far or not distance or param in known:
+            continue
+        known.add(param)
+        nbytes = abs(distance) * param.dtype.itemsize
+        if nbytes <= part:
+            kernel = prefetch(kernel, number, loop, -(-AHEAD // nbytes))
     return kernel
 
 

@@ -22,6 +22,7 @@ from ..kernel import Kernel, extent, launchable, length, static, substitute
 from ..transform import bind, bindable, reorder, unroll
 from .common import (
     MIN_LANES,
+    ask_ahead,
     contiguous_output,
     factored,
     in_order,
@@ -35,6 +36,7 @@ from .common import (
 
 MAX_ROWS = 8
 MAX_VECTORS = 3
+WHOLE_ROW = 4  # vectors of an output's row that one tile may hold, so that it reads its rows once
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 SHORT = 4
@@ -172,7 +174,9 @@ def _longest(loops: list[UOp]) -> UOp:
     return max(loops, key=extent)
 
 
-def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
+def register_tile(
+    target: Target, rows: int, vectors: int, widest: int = MAX_VECTORS
+) -> tuple[int, int]:
     """Rows and vectors of the register tile for an output of `rows` by `vectors`.
 
     Accumulators, the vectors of one step and two scalars must fit the registers. Among the sizes
@@ -181,7 +185,7 @@ def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
     """
     sizes = [
         (r, v)
-        for v in range(1, MAX_VECTORS + 1)
+        for v in range(1, widest + 1)
         for r in range(1, MAX_ROWS + 1)
         if r * v + v + 2 <= target.registers and r <= rows and v <= vectors
     ]
@@ -210,7 +214,9 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
     n_outer = n_outer if shape.panels is None else shape.panels
     vectors = length(n_outer) if n_outer is not None else 1
-    r, v = register_tile(target, extent(shape.m), vectors)
+    alone = matrices is not None and not matrices.strips and _passes(matrices, target)
+    widest = vectors if alone and vectors <= WHOLE_ROW else MAX_VECTORS
+    r, v = register_tile(target, extent(shape.m), vectors, widest)
     n_inner = n_rest = None
     if n_outer is not None and v > 1:
         kernel, n_outer, n_inner, n_rest = tile(kernel, n_outer, v)
@@ -221,7 +227,10 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     grid = in_order(others, [n_outer, m_outer])
     if matrices is not None and m_outer is not None:
         kernel, grid = _walk(kernel, target, matrices, n_outer, m_outer)
-    return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
+    made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
+    if alone and n_outer is None and m_outer is not None:
+        return ask_ahead(made, target, m_outer)  # each row is read by one tile
+    return made
 
 
 class Matrices(NamedTuple):
@@ -252,21 +261,28 @@ def _matrices(kernel: Kernel, shape: Shape, others: list[UOp]) -> Matrices | Non
     return Matrices(batch, strips, extent(shape.m) * column, columns * column, results)
 
 
+def _passes(matrices: Matrices, target: Target) -> bool:
+    """Does the second factor stay in the second cache, and the first go past it?"""
+    room = second_cache(target) // 2
+    return matrices.second <= room and matrices.first > 2 * room
+
+
 def _walk(
     kernel: Kernel, target: Target, matrices: Matrices, columns: UOp | None, rows: UOp
 ) -> tuple[Kernel, list[UOp]]:
     """The order in which the tiles of matrices are taken: down one strip of columns after another.
-    Results that do not stay in the second cache are written row by row, as they lie in memory, if
-    the second factor stays there. If neither does, as many rows are taken at once as stay there:
-    what brings them from beyond is shared by all threads. (1024 in float32: 132 MB from beyond, in
-    blocks of 256 rows 20 MB.)
+    If the second factor stays in the second cache, and the first or the result does not, they go
+    row by row: the first is read once, and results are written as they lie in memory. If neither
+    factor stays, as many rows are taken at once as do: what brings them from beyond is shared by
+    all threads. (1024 in float32: 132 MB from beyond, in blocks of 256 rows 20 MB.)
 
     Measured on AVX-512, one thread: row by row a gradient of 512 x 784, summed over 256, with
-    Adam's update or without it, takes 0.96 of the time, 512 and 768 0.97.
+    Adam's update or without it, takes 0.96 of the time, 512 and 768 0.97; a product of
+    8192 x 256 and 256 x 256 takes 0.76.
     """
     room = second_cache(target) // 2
     strips = in_order(matrices.strips, [columns])
-    if matrices.second <= room <= matrices.results:
+    if matrices.second <= room <= matrices.results or _passes(matrices, target):
         return kernel, in_order(matrices.batch, [rows], strips)
     blocks = None
     if static(rows) and matrices.first > 2 * room:

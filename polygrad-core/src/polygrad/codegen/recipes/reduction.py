@@ -19,6 +19,7 @@ from ...uop.ops import UOp, size
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import ScheduleError, accumulate, bind, bindable, reorder, stage, unroll
 from .common import (
+    ask_ahead,
     contiguous_output,
     cost,
     factored,
@@ -98,7 +99,8 @@ def _rows(
     for loop in rows:
         kernel = bind(kernel, loop)
     rest = [r for r in kernel.order if r not in rows]
-    return reorder(kernel, [*rows, *rest])
+    kernel = reorder(kernel, [*rows, *rest])
+    return ask_ahead(kernel, target, rows[-1]) if rows else kernel
 
 
 def _accumulate(kernel: Kernel, loop: UOp) -> Kernel:
