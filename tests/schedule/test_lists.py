@@ -38,6 +38,7 @@ def several() -> dict[str, list[Kernel]]:
         "elementwise": kernels(x * 2 + x.exp()),
         "large": kernels(Tensor.empty(4000, 4000) + 1),
         "softmax": kernels(x.softmax(1)),
+        "large rows": kernels(Tensor.empty(5000, 2048).softmax(1), Tensor.empty(5000, 999).std(1)),
         "sum": kernels(Tensor.empty(1000, 1000).sum()),
         "columns": kernels(x.max(0)),
         "matmul": kernels(x @ y),

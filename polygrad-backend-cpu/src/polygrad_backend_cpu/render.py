@@ -239,7 +239,7 @@ class _Function(Function):
 
     def on_load(self, at: int, instr: Instr) -> None:
         place = self.places[instr.src[0]]
-        t, notes = type_of(instr.dtype), place.notes(instr.dtype, False, load=True)
+        t, notes = type_of(instr.dtype), place.notes(instr.dtype, aligned=False, load=True)
         if instr.arg:
             self._prefetch(place, instr)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
@@ -269,7 +269,7 @@ class _Function(Function):
 
     def _masked_load(self, instr: Instr, place: _Place, gate: str, other: str) -> str:
         t, mask = type_of(instr.dtype), vector("i1", instr.dtype.lanes)
-        align = place.alignment(instr.dtype, False)
+        align = place.alignment(instr.dtype, aligned=False)
         name = f"llvm.masked.load.{suffix(instr.dtype)}.p0"
         self.body.declared[name] = f"declare {t} @{name}(ptr, i32, {mask}, {t})"
         pointer = f"ptr {place.pointer}, i32 {align}"

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..contract import CopyStep, Launch, Plan
-from ..device.buffer import Buffer, pool_of
+from ..device.buffer import Buffer, pool
 from ..hooks import installed as hooks
 from ..plugin import Device, StepLoop
 from . import witness
@@ -93,7 +93,7 @@ class Apart(StepLoop):
         own = [i for i, b in enumerate(plan.buffers) if b.kind == "arena"]
         buffers = [replace(b, kind="own") if b.kind == "arena" else b for b in plan.buffers]
         super().__init__(device, replace(plan, buffers=tuple(buffers)), programs, None)
-        self.memory = {i: Buffer.of_pool(pool_of(device), plan.buffers[i].nbytes) for i in own}
+        self.memory = {i: Buffer.of_pool(pool(device.name), plan.buffers[i].nbytes) for i in own}
         for i, buffer in self.memory.items():
             self.views[i] = buffer.handle
 

@@ -404,15 +404,16 @@ def position(u: UOp, op: Ops, axis: int) -> UOp:
 def softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u
-    e = formulas.exp(u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes))
-    return e / spread(e.reduce(Ops.ADD, axes), u.shape, axes)
+    e = formulas.decay(u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes))
+    share = formulas.recip(e.reduce(Ops.ADD, axes))  # one division a row, not one an element
+    return e * spread(share, u.shape, axes)
 
 
 def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u
     shifted = u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes)
-    log_total = formulas.log(formulas.exp(shifted).reduce(Ops.ADD, axes))
+    log_total = formulas.log(formulas.decay(shifted).reduce(Ops.ADD, axes))
     return shifted - spread(log_total, u.shape, axes)
 
 
