@@ -478,6 +478,7 @@ WINDOWS = [
     ["BITCAST", "float16", [0]],
     ["WHERE", "float32", [0, 0, 0]],
     ["EXP", "int32", [0]],
+    ["EXP", "float32", [0], "grow"],
     ["SHL", "float32", [0, 0]],
     ["THREEFRY", "uint32", [0, 0, 0]],
     ["UNIQUE", "void", [], 0],

@@ -35,6 +35,8 @@ def test_a_legal_graph_of_tensors() -> None:
 ILLEGAL = {
     "a kernel's op": lambda x, n: UOp.range(0, 4, 0),
     "exp of integers": lambda x, n: UOp(Ops.EXP, i32, (n,)),
+    "exp of an unknown kind": lambda x, n: UOp(Ops.EXP, x.dtype, (x,), "grow"),
+    "an argument that no sum has": lambda x, n: UOp(Ops.ADD, x.dtype, (x, x), "decay"),
     "mixed types": lambda x, n: UOp(Ops.ADD, f32, (x, n)),
     "result of another type": lambda x, n: UOp(Ops.ADD, i32, (x, x)),
     "comparison that gives no bool": lambda x, n: UOp(Ops.CMPLT, f32, (x, x)),

@@ -137,6 +137,12 @@ def _nothing(value: Any, rank: int) -> None:
         raise _Bad
 
 
+def _decay(value: Any, rank: int) -> str | None:
+    if value not in (None, "decay"):
+        raise _Bad
+    return value  # type: ignore[no-any-return]
+
+
 def _value_of(value: Any, rank: int) -> Function:
     if not isinstance(value, list) or len(value) != 3 or value[0] not in list(FUNCTIONS):
         raise _Bad
@@ -221,6 +227,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.FUNCTION: _Rule(ANY, _value_of),
     Ops.KERNEL: _Rule(ANY, _kernel),
     **{op: _Rule(1, _nothing) for op in sorted(UNARY)},
+    Ops.EXP: _Rule(1, _decay),
     **{op: _Rule(2, _nothing) for op in sorted(BINARY)},
     Ops.WHERE: _Rule(3, _nothing),
     Ops.THREEFRY: _Rule(3, _nothing),

@@ -92,6 +92,8 @@ def _elementwise(u: UOp) -> str | None:
         return f"cannot take {', '.join(d.name for d in found)}"
     if u.op is Ops.WHERE and found[0] is not dtypes.bool:
         return f"chooses by a {found[0].name}, not a bool"
+    if u.arg is not None and (u.op, u.arg) != (Ops.EXP, "decay"):
+        return f"has the argument {u.arg!r}"
     return _result(u, values[0])
 
 
