@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polygrad import Tensor, UOp, dtypes
+from polygrad import Context, Tensor, UOp, dtypes
+from polygrad import device as devices
 from polygrad.device.buffer import Buffer
 from polygrad.engine import current, make_plan
 from polygrad.engine.counters import counters
+from polygrad.errors import StateError
 
 
 def buffer(*values: float) -> Buffer:
@@ -25,6 +27,23 @@ def placeholder(n: int, device: str) -> UOp:
 
 def constant(value: float, n: int) -> UOp:
     return UOp.const(dtypes.float32, value).broadcast_to((n,))
+
+
+def test_a_device_that_is_closed_or_not_open_here_is_refused_at_the_next_call() -> None:
+    with Context(POLY_DEV="interp"):
+        x = placeholder(2, "interp")
+        double = make_plan([x + x], [x])
+        given = buffer(1, 2)
+        assert values(double([given])[0]) == [2, 4]
+        with devices.isolated(), pytest.raises(StateError, match="'interp' was closed after"):
+            double([given])
+        assert values(double([given])[0]) == [2, 4]
+        with devices.isolated():
+            again = make_plan([x + x], [x])
+            assert values(again([buffer(1, 2)])[0]) == [2, 4]
+            devices.close_all()
+            with pytest.raises(StateError, match="'interp' was closed after"):
+                again([buffer(1, 2)])
 
 
 def test_results_are_not_overwritten_by_later_calls(device: str) -> None:

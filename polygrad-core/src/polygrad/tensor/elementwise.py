@@ -47,8 +47,7 @@ def of_many(op: Ops, dtype: DType) -> Ops:
 
 
 def binary(name: str, op: Ops, x: Operand, y: Operand) -> Tensor:
-    """`op` of two operands, joined."""
-    # Nothing to join: the common case, and fast.
+    """`op` of two operands, joined; where there is nothing to join, at once."""
     if isinstance(x, Base):
         a = x.uop
         if isinstance(y, Base):
@@ -94,15 +93,8 @@ def rational(name: str, formula: Callable[[UOp, UOp], UOp], x: Operand, y: Opera
     dtype = common_dtype(operands)
     dtype = dtypes.default_int if dtype.kind == "bool" else dtype
     nodes, tensors = joined(name, *operands, dtype=dtype)
-    return result(half_wide(formula, *nodes) if dtype.is_float else formula(*nodes), *tensors)
-
-
-def half_wide(formula: Callable[..., UOp], *nodes: UOp) -> UOp:
-    """`formula` of floats; narrow ones are computed in float32 and rounded once."""
-    dtype = nodes[0].dtype
-    if not dtype.is_narrow:
-        return formula(*nodes)
-    return formula(*(u.cast(dtypes.float32) for u in nodes)).cast(dtype)
+    made = formulas.half_wide(formula, *nodes) if dtype.is_float else formula(*nodes)
+    return result(made, *tensors)
 
 
 _PRODUCTS: dict[float, Callable[[UOp], UOp]] = {
@@ -286,7 +278,7 @@ class Elementwise(Casting):
         1000.693
         """
         nodes, tensors = joined_floats("logaddexp", self, other)
-        return result(half_wide(formulas.logaddexp, *nodes), *tensors)
+        return result(formulas.half_wide(formulas.logaddexp, *nodes), *tensors)
 
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
         """self + (end - self) * weight, exactly self at weight 0 and `end` at 1.

@@ -10,12 +10,21 @@ them as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ..dtype import dtypes
 from ..gradient_rules import FLAT, FUNCTIONS, Function, by_slope
 from ..uop.ops import Ops, UOp
 
 INF = math.inf
+
+
+def half_wide(formula: Callable[..., UOp], *nodes: UOp) -> UOp:
+    """`formula` of floats; narrow ones are computed in float32 and rounded once."""
+    dtype = nodes[0].dtype
+    if not dtype.is_narrow:
+        return formula(*nodes)
+    return formula(*(u.cast(dtypes.float32) for u in nodes)).cast(dtype)
 
 
 def exp(x: UOp) -> UOp:

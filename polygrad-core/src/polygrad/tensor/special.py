@@ -12,7 +12,7 @@ from ..uop.ops import Ops, UOp, size
 from . import formulas
 from .axes import axis_of, either, integer, own_axis
 from .base import Base, Flag, Integer, Operand, broadcast_shape, result, tensor_of
-from .elementwise import half_wide, joined_floats
+from .elementwise import joined_floats
 from .linalg import Linalg
 from .movement import swap
 
@@ -35,7 +35,7 @@ class Special(Linalg):
         2.3562
         """
         nodes, tensors = joined_floats("atan2", self, other)
-        return result(half_wide(_atan2, *nodes), *tensors)
+        return result(formulas.half_wide(_atan2, *nodes), *tensors)
 
     def hypot(self, other: Operand) -> Tensor:
         """sqrt(self^2 + other^2) without overflow.
@@ -44,7 +44,7 @@ class Special(Linalg):
         5.0
         """
         nodes, tensors = joined_floats("hypot", self, other)
-        return result(half_wide(_hypot, *nodes), *tensors)
+        return result(formulas.half_wide(_hypot, *nodes), *tensors)
 
     def threefry(self, seed: Base) -> Tensor:
         """32 random bits for each counter, an element number, under a 64-bit key (its low word

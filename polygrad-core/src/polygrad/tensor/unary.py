@@ -15,7 +15,6 @@ from ..uop.ops import Ops, UOp
 from . import formulas
 from .axes import integer
 from .base import Flag, Integer, Real, result
-from .elementwise import half_wide
 from .operators import Operators
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Unary(Operators):
         return result(UOp.alu(op, self._float()), self)
 
     def _formula(self, formula: Callable[[UOp], UOp]) -> Tensor:
-        return result(half_wide(formula, self._float()), self)
+        return result(formulas.half_wide(formula, self._float()), self)
 
     # ---- signs
 
@@ -320,7 +319,7 @@ class Unary(Operators):
             )
         if not decimals or not self.uop.dtype.is_float:
             return self._round(Ops.ROUND)
-        return result(half_wide(lambda x: _to_decimals(x, decimals), self.uop), self)
+        return result(formulas.half_wide(lambda x: _to_decimals(x, decimals), self.uop), self)
 
     def __round__(self, ndigits: Integer | None = None) -> Tensor:
         return self.round(ndigits or 0)
