@@ -34,7 +34,7 @@ from .common import (
 )
 
 MAX_ROWS = 8
-MAX_VECTORS = 3
+MAX_VECTORS = 4  # a whole row of a head of attention, 64 columns of AVX-512
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 SHORT = 4
