@@ -35,6 +35,7 @@ from .transform import unmix
 
 TILES: Final = 8  # register tiles of a block, one below the other
 COLUMNS: Final = 4  # vectors of columns that a limit is rounded up to
+PAIR: Final = 2  # vectors of a tile with the most rows, for which those of a block are rounded
 LINE: Final = 64  # bytes
 PAGE: Final = 2048  # rows so far apart, or a multiple, meet in few sets of the first cache
 
@@ -89,7 +90,7 @@ def _rows(n: int, locals_: set[UOp], target: Target) -> int:
     if target.grid_only:
         return 1
     row: int = sum(u.arg[0] * u.dtype.itemsize for u in locals_)
-    tile, _ = register_tile(target, 1 << 10, COLUMNS)
+    tile, _ = register_tile(target, 1 << 10, PAIR)
     most = min(TILES * tile, max(second_cache(target) // 4 // row // tile, 1) * tile)
     each = -(-n // -(-n // most))
     return min(n, -(-each // tile) * tile)

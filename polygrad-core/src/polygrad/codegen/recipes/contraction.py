@@ -35,8 +35,7 @@ from .common import (
 )
 
 MAX_ROWS = 8
-MAX_VECTORS = 3
-WHOLE_ROW = 4  # vectors of an output's row that one tile may hold, so that it reads its rows once
+MAX_VECTORS = 4  # a whole row of a head of attention, 64 columns of AVX-512
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 SHORT = 4
@@ -174,9 +173,7 @@ def _longest(loops: list[UOp]) -> UOp:
     return max(loops, key=extent)
 
 
-def register_tile(
-    target: Target, rows: int, vectors: int, widest: int = MAX_VECTORS
-) -> tuple[int, int]:
+def register_tile(target: Target, rows: int, vectors: int) -> tuple[int, int]:
     """Rows and vectors of the register tile for an output of `rows` by `vectors`.
 
     Accumulators, the vectors of one step and two scalars must fit the registers. Among the sizes
@@ -185,7 +182,7 @@ def register_tile(
     """
     sizes = [
         (r, v)
-        for v in range(1, widest + 1)
+        for v in range(1, MAX_VECTORS + 1)
         for r in range(1, MAX_ROWS + 1)
         if r * v + v + 2 <= target.registers and r <= rows and v <= vectors
     ]
@@ -215,8 +212,7 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     n_outer = n_outer if shape.panels is None else shape.panels
     vectors = length(n_outer) if n_outer is not None else 1
     alone = matrices is not None and not matrices.strips and _passes(matrices, target)
-    widest = vectors if alone and vectors <= WHOLE_ROW else MAX_VECTORS
-    r, v = register_tile(target, extent(shape.m), vectors, widest)
+    r, v = register_tile(target, extent(shape.m), vectors)
     n_inner = n_rest = None
     if n_outer is not None and v > 1:
         kernel, n_outer, n_inner, n_rest = tile(kernel, n_outer, v)
