@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from polygrad import Tensor
 from polygrad.errors import ShapeError
 from polygrad.schedule import CopyItem, KernelItem, Schedule, schedule
-from polygrad.uop.ops import Ops
+from polygrad.uop.ops import Ops, UOp
 
 
 def data(*shape: int) -> Tensor:
@@ -187,6 +189,38 @@ def test_equal_layers_are_the_same_kernel() -> None:
     x, w1, w2 = data(16, 16), data(16, 16), data(16, 16)
     first, second = planned(((x @ w1).relu() @ w2).relu()).items
     assert first.sink is second.sink
+
+
+def test_layers_of_a_deep_network_are_the_kernels_of_a_flat_one() -> None:
+    w, up, down, bias = data(32, 32), data(32, 64), data(64, 32), data(64)
+
+    def sinks(layers: int) -> dict[UOp, int]:
+        x = data(1, 32)
+        for _ in range(layers):
+            x = x + x.layernorm().mul(bias[:32]).linear(w).relu()
+            x = x + x.layernorm().linear(up, bias).gelu("tanh").linear(down)
+        return Counter(i.sink for i in planned(x).items)
+
+    few, many = sinks(4), sinks(24)
+    assert set(many) == set(few)
+    assert sum(many.values()) == 6 * sum(few.values())
+
+
+def test_a_weight_of_many_steps_is_read_where_it_lies() -> None:
+    x, w = data(16, 32), data(32, 32)
+    for _ in range(20):
+        x = (x @ w).tanh()
+    items = planned(x).items
+    assert len(items) == 20
+    assert all(w.uop in i.buffers for i in items)
+
+
+def test_constants_are_no_memory_however_many_kernels_read_them() -> None:
+    xs = [data(8, n) for n in range(2, 40)]
+    w = [data(n, 8) for n in range(2, 40)]
+    items = planned(*[(x @ y + 0.25).exp() * 0.5 for x, y in zip(xs, w, strict=True)]).items
+    assert len(items) == len(xs)
+    assert all(len(i.buffers) == 3 for i in items)
 
 
 def test_an_empty_result_needs_no_kernel() -> None:

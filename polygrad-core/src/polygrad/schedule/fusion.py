@@ -48,6 +48,7 @@ ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave co
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
 _LEAVES: Final = frozenset({Ops.BUFFER, CONST, Ops.IOTA, Ops.VARIABLE, Ops.UNIQUE, Ops.STORE})
+_AT_HAND: Final = (CONST, Ops.BUFFER)
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 _PASSED: Final = MOVEMENT - {PAD}  # a PAD may be stored
 
@@ -205,8 +206,8 @@ class Fusion:
             return self._store_reduction(node, uses)
         if node.op is PAD and self._repeated(uses):
             return True  # a contraction reads it without conditions then
-        if node.op not in ELEMENTWISE:
-            return len(uses) > 4 * MAX_USES
+        if node.op not in ELEMENTWISE:  # a view of memory is as quick to read as a copy
+            return len(uses) > 4 * MAX_USES and node.base.op not in _AT_HAND
         cost = self.facts.cost[node]
         if cost == 0:
             return False

@@ -75,8 +75,11 @@ def _survey(node: UOp, facts: Facts) -> None:
     op, src = node.op, node.src
     level = cost = depth = 0
     for s in src:
-        level, cost = max(level, facts.level[s]), cost + facts.cost[s]
-        depth = max(depth, facts.depth[s])
+        level, depth = max(level, facts.level[s]), max(depth, facts.depth[s])
+    for s in src:
+        # Else `s` is stored, as below: a sum along a chain of layers must not grow with each.
+        if facts.level[s] == level or s not in facts.epilogue:
+            cost += facts.cost[s]
     if op in _STORED:
         facts.forced.add(node)
     if op in WHOLE:
