@@ -19,7 +19,10 @@ from polygrad.errors import CompileError
 from polygrad.files import diskcache
 
 from . import elf
-from .host import host, loaded
+from .host import host, let_go, loaded
+
+# Characters of a module after which LLVM is most likely done: it takes 20 ms.
+LONG = 1 << 15
 
 
 class LlvmCompiler:
@@ -44,7 +47,10 @@ class LlvmCompiler:
 
     def __call__(self, source: Source) -> Binary:
         text = source.code if isinstance(source.code, str) else source.code.decode()
-        return Binary(self._object(text, self.target_machine), source.entries)
+        code = self._object(text, self.target_machine)
+        if len(text) >= LONG:
+            let_go()
+        return Binary(code, source.entries)
 
     def quickly(self, text: str) -> bytes:
         """An object whose code is plain but made in a quarter of the time; kept on disk."""
