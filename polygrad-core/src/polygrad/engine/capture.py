@@ -98,7 +98,7 @@ class Capture:
         self.watched: bool = watched or (self.outer is not None and self.outer.watched)
         self.checks: list[Check] = []
         self.placeholders: set[UOp] = set()
-        self.assigned: list[tuple[weakref.ref[Any], UOp]] = []  # tensor, node before
+        self.assigned: dict[int, tuple[weakref.ref[Any], UOp]] = {}  # by id: tensor, node before
         self.outside: dict[int, Outside] = {}  # tensors that were there before, by id
         self.made: set[int] = set()  # ids of tensors that the captured function made
         self.numbers: dict[Asked, tuple[UOp, UOp]] = {}  # variables and their nodes
@@ -192,8 +192,9 @@ class Capture:
                 " Return the new value and assign it outside."
             )
         self.see(tensor)
-        if all(ref() is not tensor for ref, _ in self.assigned):
-            self.assigned.append((weakref.ref(tensor), tensor.uop))
+        known = self.assigned.get(id(tensor))
+        if known is None or known[0]() is not tensor:  # the number of one that is gone
+            self.assigned[id(tensor)] = weakref.ref(tensor), tensor.uop
 
     def _own(self, tensor: Any) -> bool:
         """Whether the captured function made a tensor and the storage it is on, if any."""

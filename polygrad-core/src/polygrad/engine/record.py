@@ -24,9 +24,9 @@ from ..device.buffer import Buffer
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp, toposort
-from ..uop.sizes import exchanged, variables_of
+from ..uop.sizes import exchanged, variables_among
 from . import collector
-from .functional import assigned, functional, versions
+from .functional import Resolved, assigned, resolved, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
 from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers
@@ -71,8 +71,8 @@ def make_plan(
         raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
     with runtime.lock, collector.paused():
-        plain = functional([*roots, *updates.values()], runtime.leaf_of, gradients=False)
-        fixed = _fixed_variables(runtime, [*plain, *updates], variables)
+        plain = resolved([*roots, *updates.values()], runtime.leaf_of, gradients=False)
+        fixed = _fixed_variables(runtime, [*plain.order, *updates], variables)
         renamed = _names([*variables, *fixed])
         planned, graph, new = _planned(plain, len(roots), tuple(updates), renamed)
         held = _held_leaves(graph, inputs)
@@ -95,12 +95,12 @@ def make_plan(
 
 
 def _planned(
-    plain: Sequence[UOp], count: int, leaves: Sequence[UOp], renamed: Mapping[UOp, UOp]
+    plain: Resolved, count: int, leaves: Sequence[UOp], renamed: Mapping[UOp, UOp]
 ) -> tuple[Schedule, list[UOp], dict[UOp, UOp]]:
     """The schedule of `count` results and of the new values of `leaves`, the graph it is made from,
     and what each node of that became when variables were renamed, where any was."""
-    values = zip(leaves, plain[count:], strict=True)
-    apart = {leaf for leaf, value in values if not versions(value, leaf)}
+    values = zip(leaves, plain.roots[count:], strict=True)
+    apart = {leaf for leaf, value in values if not versions(value, leaf, plain.ends)}
     other = any(old is not name for old, name in renamed.items())
     while True:
         graph = assigned(plain, count, leaves, apart)
@@ -132,11 +132,11 @@ def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:
 
 
 def _fixed_variables(
-    runtime: Runtime, graph: Sequence[UOp], variables: Sequence[UOp]
+    runtime: Runtime, nodes: Sequence[UOp], variables: Sequence[UOp]
 ) -> dict[UOp, int | float]:
     """Scalars that have a value of their own, such as those of a draw made before."""
     given = set(variables)
-    return {v: runtime.value_of(v) for v in variables_of(graph) if v not in given}
+    return {v: runtime.value_of(v) for v in variables_among(nodes) if v not in given}
 
 
 def _state(runtime: Runtime, leaf: UOp, slot: int, written: bool, holder: Holder | None) -> State:

@@ -222,7 +222,7 @@ class _Run:
     def _check_assigned(self, notes: Capture, symbols: Mapping[str, Tensor]) -> None:
         names = {id(s.tensor): n for n, s in self.made.states.items()}
         given = {id(t): n for n, t in symbols.items()}
-        for reference, node in notes.assigned:
+        for reference, node in notes.assigned.values():
             tensor = reference()
             name = names.get(id(tensor))
             if tensor is None or (name and self.made.states[name].role == "aux"):

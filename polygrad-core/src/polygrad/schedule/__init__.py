@@ -96,11 +96,19 @@ def _devices(order: Sequence[UOp], default: str) -> dict[UOp, str]:
         elif node.op is Ops.COPY:
             found[node] = node.arg
         else:
-            found[node] = next((found[s] for s in node.src if found.get(s)), "")
+            found[node] = _first([found[s] for s in node.src])
     for node in reversed(order):
         for source in node.src:
-            found[source] = found[source] or found[node]
+            if not found[source]:
+                found[source] = found[node]
     return {node: name or default for node, name in found.items()}
+
+
+def _first(names: Sequence[str]) -> str:
+    for name in names:
+        if name:
+            return name
+    return ""
 
 
 # ---- assignments
@@ -176,6 +184,8 @@ def _scattered_in_place(
 
 
 def _same_element(use: Use, leaf: UOp, kernel: Group) -> bool:
+    if use.index == kernel.ranges and leaf.shape == kernel.shape:
+        return True
     return flat(use.index, leaf.shape) is flat(kernel.ranges, kernel.shape)
 
 

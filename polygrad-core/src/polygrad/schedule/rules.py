@@ -33,17 +33,21 @@ ALONE: Final[dict[str, dict[int, int]]] = {}
 
 def prepare(roots: Sequence[UOp]) -> list[UOp]:
     """The same roots with long reductions split; nodes that need no change stay the same."""
-    new: dict[UOp, UOp] = {}
+    new: dict[UOp, UOp] = {}  # what became another node
     order = toposort(roots)
     read = _read_together(order)
     for node in order:
-        src = tuple([new[s] for s in node.src])
-        rule = _RULES.get(node.op)
+        src, rule = node.src, _RULES.get(node.op)
+        if not new.keys().isdisjoint(src):
+            src = tuple([new.get(s, s) for s in src])
         if node.op is Ops.FUNCTION:  # its rule is for gradients
             new[node] = src[_value(node, read)]
-        else:
-            new[node] = over(node, src) if rule is None else rule(node, src)
-    return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
+        elif rule is not None or src is not node.src:
+            made = over(node, src) if rule is None else rule(node, src)
+            if made is not node:
+                new[node] = made
+    ends = [new.get(r, r) for r in roots]
+    return [end.contiguous() if end.op in _LEAVES else end for end in ends]
 
 
 def _read_together(order: Sequence[UOp]) -> dict[tuple[UOp, ...], set[int]]:

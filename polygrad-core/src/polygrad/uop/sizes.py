@@ -369,8 +369,13 @@ def mapped(arg: Any, new: Callable[[Size], Any]) -> Any:
 
 def variables_of(roots: Sequence[UOp]) -> list[UOp]:
     """The variables that a graph depends on, by values and by sizes, in the order of its nodes."""
+    return variables_among(toposort(roots))
+
+
+def variables_among(nodes: Iterable[UOp]) -> list[UOp]:
+    """The same of all nodes of a graph."""
     found: dict[UOp, None] = {}
-    for node in toposort(roots):
+    for node in nodes:
         if node.op is Ops.VARIABLE:
             found[node] = None
         for n in sizes_of(node):
