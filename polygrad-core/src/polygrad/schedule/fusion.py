@@ -195,8 +195,10 @@ class Fusion:
         if cost == 0:
             return False
         if len(uses) > 1:
-            if node in self.facts.epilogue or len(uses) > MAX_USES:
+            if len(uses) > MAX_USES:
                 return True
+            if node in self.facts.epilogue:
+                return self._repeated(uses) or not self.facts.follows(node)
             kernels = {u.kernel for u in uses}
             if cost > (RECOMPUTE_COST if len(kernels) > 1 else ROW_COST):
                 return True
