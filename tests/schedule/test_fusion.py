@@ -234,3 +234,11 @@ def test_a_cheap_step_from_what_is_stored_is_taken_again() -> None:
     shared = u.tanh()  # this one costs more than to read it
     plan = planned(shared + u, (shared * u).sum(0))
     assert sorted(len(i.sink.src) for i in plan.items) == [1, 3]
+
+
+def test_what_many_products_share_is_not_stored_as_they_read_it() -> None:
+    """Each reads it expanded to its own result's size, times the length of the sum."""
+    x = data(64, 256)
+    plan = planned(*(x @ data(96, 256).T for _ in range(20)))
+    written = [s.src[0].src[0].arg[1] for i in plan.items for s in i.sink.src]
+    assert max(written) == 64 * 256

@@ -131,6 +131,7 @@ def is_contraction(node: UOp) -> bool:
 
 
 def _reused(node: UOp) -> bool:
+    """Whether each element stands in several places: it would be stored as often."""
     while node.op in MOVEMENT or node.op is Ops.CAST:
         if node.op in (Ops.EXPAND, Ops.WINDOW):
             return True
@@ -189,9 +190,10 @@ class Fusion:
             return self._store_reduction(node, uses)
         if node.op is PAD and self._repeated(uses):
             return True  # a contraction reads it without conditions then
-        if node.op not in ELEMENTWISE:
-            return len(uses) > 4 * MAX_USES
         cost = self.facts.cost[node]
+        if node.op not in ELEMENTWISE:  # to look at what is stored in another order costs nothing
+            free = node.op in MOVEMENT and (cost == 0 or _reused(node))
+            return len(uses) > 4 * MAX_USES and not free
         if cost == 0:
             return False
         if len(uses) > 1:
