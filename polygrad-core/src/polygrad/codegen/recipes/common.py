@@ -32,6 +32,7 @@ LEAST_BLOCK = 1024  # elements of any block: to begin one costs about as much as
 MAX_LANES = 64
 MIN_LANES = 4
 AHEAD = 3 << 10  # bytes that a core reads while the first of them are on their way from memory
+LEAST_ROW = 256  # bytes of a step that are worth a prefetch: shorter ones lie side by side
 SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still counts
 
 
@@ -87,7 +88,7 @@ def ask_ahead(kernel: Kernel, target: Target, loop: UOp) -> Kernel:
             continue
         known.add(param)
         nbytes = abs(distance) * param.dtype.itemsize
-        if nbytes <= part:
+        if LEAST_ROW <= nbytes <= part:
             kernel = prefetch(kernel, number, loop, -(-AHEAD // nbytes))
     return kernel
 
