@@ -257,3 +257,22 @@ def test_a_position_is_computed_where_it_is_used_and_never_stored(device: str) -
     for offset in (-1, 0, 1, 2):
         found = Tensor(x).diagonal(offset).sum(-1).numpy()
         np.testing.assert_array_equal(found, np.trace(x, offset))
+
+
+def test_a_cheap_step_from_what_is_stored_is_taken_again() -> None:
+    """Backward kernels of an activation read what a product gave, not each step from there."""
+    u = data(64, 32) @ data(32, 48)
+    doubled = u * 2
+    plan = planned(doubled + u, (doubled * u).sum(0))
+    assert sorted(len(i.sink.src) for i in plan.items) == [1, 2]
+    shared = u.tanh()  # this one costs more than to read it
+    plan = planned(shared + u, (shared * u).sum(0))
+    assert sorted(len(i.sink.src) for i in plan.items) == [1, 3]
+
+
+def test_what_many_products_share_is_not_stored_as_they_read_it() -> None:
+    """Each reads it expanded to its own result's size, times the length of the sum."""
+    x = data(64, 256)
+    plan = planned(*(x @ data(96, 256).T for _ in range(20)))
+    written = [s.src[0].src[0].arg[1] for i in plan.items for s in i.sink.src]
+    assert max(written) == 64 * 256

@@ -214,3 +214,15 @@ def test_products_of_halves_are_those_of_their_values(dtype: str, form: str, dev
     want = Tensor((wide[0] @ wide[1]).astype(np.float32)).cast(dtype).cast("float32").numpy()
     step = 2.0**-7 if dtype == "bfloat16" else 2.0**-10  # a sum between two numbers may be either
     np.testing.assert_allclose(got.cast("float32").numpy(), want, rtol=step, atol=1e-4)
+
+
+def test_a_first_factor_whose_steps_lie_a_page_apart_is_packed(device: str) -> None:
+    g, h = RNG.standard_normal((512, 1024)), RNG.standard_normal((512, 384))
+    x, y = (Tensor(a.astype(np.float32)) for a in (g, h))
+    *copies, last = kernels_of(x.T @ y)
+    assert len(copies) == 2
+    loads = [n.src[0].src[1] for n in last.sink.toposort() if n.op is Ops.LOAD]
+    (summed,) = (n for n in last.sink.toposort() if n.op is Ops.REDUCE)
+    assert [coefficient(offset, summed.src[1]) for offset in loads] == [32, 32]
+    np.testing.assert_allclose((x.T @ y).numpy(), g.T @ h, rtol=1e-3, atol=1e-3)
+    assert len(kernels_of(Tensor.empty(512, 768).T @ y)) == 2

@@ -5,7 +5,7 @@ are keys. What follows takes each row for itself (its largest element, exponenti
 when another product has summed over the columns, the wide matrix is gone. Stored, it costs more
 time than all the arithmetic on it. So kernels stand one after another inside loops over rows: each
 value between them is a LOCAL of one row, written by the effect that every reader follows, in the
-form that `codegen/stages.py` takes.
+form that `codegen/chain_stages.py` takes.
 
 A kernel belongs to a chain when it reads a row only in the step that owns it. The values between
 are read by nobody else; whatever else a kernel of the chain stores is an output as before.

@@ -48,7 +48,6 @@ ENOUGH_ROWS: Final = 8  # hoisted reductions below this many rows would leave co
 SMALL_WORK: Final = 1 << 14
 _NONE: Final[frozenset[UOp]] = frozenset()
 _LEAVES: Final = frozenset({Ops.BUFFER, CONST, Ops.IOTA, Ops.VARIABLE, Ops.UNIQUE, Ops.STORE})
-_AT_HAND: Final = (CONST, Ops.BUFFER)
 _COPIES: Final = (Ops.AFTER, Ops.CONTIGUOUS)
 _PASSED: Final = MOVEMENT - {PAD}  # a PAD may be stored
 
@@ -138,6 +137,7 @@ def is_contraction(node: UOp) -> bool:
 
 
 def _reused(node: UOp) -> bool:
+    """Whether each element stands in several places: it would be stored as often."""
     while node.op in MOVEMENT or node.op is Ops.CAST:
         if node.op in (Ops.EXPAND, Ops.WINDOW):
             return True
@@ -206,14 +206,17 @@ class Fusion:
             return self._store_reduction(node, uses)
         if node.op is PAD and self._repeated(uses):
             return True  # a contraction reads it without conditions then
-        if node.op not in ELEMENTWISE:  # a view of memory is as quick to read as a copy
-            return len(uses) > 4 * MAX_USES and node.base.op not in _AT_HAND
         cost = self.facts.cost[node]
+        if node.op not in ELEMENTWISE:  # to look at what is stored in another order costs nothing
+            free = node.op in MOVEMENT and (cost == 0 or _reused(node))
+            return len(uses) > 4 * MAX_USES and not free
         if cost == 0:
             return False
         if len(uses) > 1:
-            if node in self.facts.epilogue or len(uses) > MAX_USES:
+            if len(uses) > MAX_USES:
                 return True
+            if node in self.facts.epilogue:
+                return self._repeated(uses) or not self.facts.follows(node)
             kernels = {u.kernel for u in uses}
             if cost > (RECOMPUTE_COST if len(kernels) > 1 else ROW_COST):
                 return True

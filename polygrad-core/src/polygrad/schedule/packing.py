@@ -45,6 +45,8 @@ LEAST: Final = 384 * 384  # elements of a factor that does not stay near the cor
 MANY_ROWS: Final = 512  # from here on a smaller one is copied too: its rows lie far apart, and
 SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
 ROWS: Final = 128  # rows of the other factor that pay for the copy
+WIDE: Final = 1024  # rows from which on the first factor is copied if it lies across the sum, as in
+DEEP: Final = 512  # a gradient, over so many steps: they share a few sets of both caches (2.5x)
 FEW: Final = 16  # rows that fill a long vector
 STRIP: Final = 32  # columns of a turned factor that lie together
 SHORT: Final = 128  # steps of a dot product for which turning pays
@@ -78,7 +80,10 @@ def packed(node: UOp) -> UOp:
         return _few_rows(node, found)
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
     if size(shape) == m * n * k and panel(n) and n * k >= least:
-        right = _in_panels(right, found).expand(shape)
+        right = _in_panels(right, found.n, found.k).expand(shape)
+        wide = is_fixed((m,)) and m >= WIDE and k >= DEEP and panel(m)
+        if wide and not lies_along(left.src[0], found.k):
+            left = _in_panels(left, found.m, found.k).expand(shape)
     elif k <= SHORT and n >= COLUMNS and lies_along(right.src[0], found.k):
         right = _turned(right, found.n, found.k).expand(shape)
     return _product_of(node, left, right)
@@ -248,11 +253,11 @@ def swapped(u: UOp) -> UOp:
     return u.permute((*range(rank - 2), rank - 1, rank - 2))
 
 
-def _in_panels(right: UOp, axes: Product) -> UOp:
+def _in_panels(expanded: UOp, axis: int, along: int) -> UOp:
     """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
-    factor = _settled(right.src[0])
-    n, k = factor.shape[axes.n], factor.shape[axes.k]
-    turned = axes.k < axes.n
+    factor = _settled(expanded.src[0])
+    n, k = factor.shape[axis], factor.shape[along]
+    turned = along < axis
     plain = factor.reshape((k, n)).permute((1, 0)) if turned else factor.reshape((n, k))
     seen = in_panels(plain.reshape((1, n, k))).reshape((n, k))
     return (seen.permute((1, 0)) if turned else seen).reshape(factor.shape)

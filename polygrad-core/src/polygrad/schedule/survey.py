@@ -6,6 +6,7 @@ gets the nodes that are stored whatever their uses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -40,10 +41,21 @@ class Facts:
     depth: dict[UOp, int] = field(default_factory=dict)
     # a reduction of the same element count lies below
     epilogue: set[UOp] = field(default_factory=set)
+    readers: Counter[UOp] = field(default_factory=Counter)  # of each epilogue: nodes that read it
     forced: set[UOp] = field(default_factory=set)  # stored whatever their uses
     deep: set[UOp] = field(default_factory=set)  # where a chain is cut: a kernel of its own
     # positions and what compares them: a few instructions, and memory holds no index
     places: set[UOp] = field(default_factory=set)
+
+    def follows(self, node: UOp) -> bool:
+        """Whether a node is one cheap step from a single value of its epilogue, which others read
+        as well: who needs the node has that stored, and takes the step again."""
+        below = self.epilogue.intersection(node.src)
+        if len(below) != 1 or COSTS.get(node.op, 1) > 1:
+            return False
+        (source,) = below
+        others = (s for s in node.src if s is not source)
+        return self.readers[source] > 1 and all(s.op is CONST or not self.cost[s] for s in others)
 
 
 def survey(order: Sequence[UOp], roots: Sequence[UOp], cuts: Cuts | None = None) -> Facts:
@@ -114,6 +126,7 @@ def _survey(node: UOp, facts: Facts) -> None:
     if op in ALONE or op is REDUCE or node in facts.deep:
         depth = 0  # any other stored node may be one of several results of one kernel
     facts.level[node], facts.cost[node], facts.depth[node] = level, cost, depth
+    facts.readers.update(facts.epilogue.intersection(src))
 
 
 def _gather_base(node: UOp) -> list[UOp]:

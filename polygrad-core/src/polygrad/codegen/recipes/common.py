@@ -32,6 +32,7 @@ LEAST_BLOCK = 1024  # elements of any block: to begin one costs about as much as
 MAX_LANES = 64
 MIN_LANES = 4
 AHEAD = 3 << 10  # bytes that a core reads while the first of them are on their way from memory
+LEAST_ROW = 256  # bytes of a step that are worth a prefetch: shorter ones lie side by side
 FAR = 16  # second caches: what is larger is not near, whatever the last cache holds
 SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still counts
 
@@ -93,7 +94,7 @@ def ask_ahead(kernel: Kernel, target: Target, loop: UOp) -> Kernel:
     for load in read:
         param, distance = load.src[0].src[0], step(load, loop)
         if param.op is Ops.PARAM and param.arg[1] * param.dtype.itemsize > part and distance:
-            if abs(distance) * param.dtype.itemsize <= part:
+            if LEAST_ROW <= abs(distance) * param.dtype.itemsize <= part:
                 far.setdefault(param, []).append(load)
     for some in far.values():
         load = _asking(kernel, some)

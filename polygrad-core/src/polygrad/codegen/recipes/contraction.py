@@ -87,7 +87,9 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     if vector in second and length(vector) >= MIN_LANES and _lane_steps(read, vector) <= {0, 1}:
         panels = _panels(kernel, second, lanes) if length(vector) == lanes else None
         scalars = loads([s for s in body.src if vector not in ranges_of(s)])
-        return Shape(_longest(first), vector, _along(scalars, reduced), True, panels=panels)
+        rows = _in_panel(scalars, first, reduced)
+        rows = _longest(first) if rows is None else rows
+        return Shape(rows, vector, _along(scalars, reduced), True, panels=panels)
     for k in reversed(reduced):
         if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
             order = (*(r for r in reduced if r is not k), k)
@@ -107,6 +109,14 @@ def _along(read: list[UOp], reduced: tuple[UOp, ...]) -> tuple[UOp, ...]:
         return reduced
     far = {r: abs(s or 0) for r, s in zip(reduced, steps, strict=True)}
     return tuple(sorted(reduced, key=lambda r: -far[r]))
+
+
+def _in_panel(read: list[UOp], first: list[UOp], reduced: tuple[UOp, ...]) -> UOp | None:
+    """The range over rows that lie side by side in a panel of the first factor."""
+    if len(read) != 1 or len(reduced) != 1:
+        return None
+    width = step(read[0], reduced[0])
+    return next((r for r in first if step(read[0], r) == 1 and extent(r) == width), None)
 
 
 def _panels(kernel: Kernel, second: list[UOp], lanes: int) -> UOp | None:

@@ -101,6 +101,17 @@ def gated_load() -> Sample:
     return Sample(a.build(), (floats(4), bytes(32)))
 
 
+def load_that_asks_ahead() -> Sample:
+    """The distance is a hint: nothing is read there, be it far outside."""
+    a = Assembler("k_ahead")
+    x, y = a.param(F32, 8), a.param(F32, 16, "w")
+    i = a.grid(8)
+    for n, distance in enumerate((3, -(1 << 20))):
+        value = a.emit(Ops.LOAD, F32, (a.index(x, i),), distance)
+        a.store(y, a(Ops.ADD, i, a.number(8 * n)), value)
+    return Sample(a.build(), (floats(8), bytes(64)))
+
+
 def gated_store() -> Sample:
     """Where the gate is false nothing is written."""
     a = Assembler("k_tail")
@@ -310,8 +321,8 @@ def seconds(subject: Subject) -> None:
 
 def checks(target: Target) -> Iterator[Check]:
     plain = (
-        row_sums, loop_without_steps, branch, gated_load, gated_store, grid_order, varying_grid,
-        scalars, constants, bool_local, in_place, range_between,
+        row_sums, loop_without_steps, branch, gated_load, load_that_asks_ahead, gated_store,
+        grid_order, varying_grid, scalars, constants, bool_local, in_place, range_between,
         *([long_counters] * target.supports(Ops.ADD, dtypes.int64)),
     )  # fmt: skip
     for make in plain:
