@@ -224,7 +224,7 @@ def test_of_several_passes_over_rows_from_memory_a_later_one_asks() -> None:
             assert [n.arg for n in later if n.op is Ops.LOAD] == [width]
 
 
-def test_what_is_larger_than_many_second_caches_is_written_past_the_last() -> None:
+def test_what_is_larger_than_a_near_cache_can_be_is_written_past_the_last() -> None:
     """A last cache of a machine with many cores is far, and not all of it is one core's."""
     for last in (1 << 22, 1 << 25, 1 << 29):
         target = replace(WIDE, cache_bytes=(1 << 15, 1 << 20, last))
