@@ -159,18 +159,18 @@ class Scalars:
     round_bfloat16 = staticmethod(round_bfloat16)
     target = bare_target()
 
-    def decomposed(self, op: Ops, *dtypes_in: DType) -> tuple[UOp, list[UOp]]:
+    def decomposed(self, op: Ops, *dtypes_in: DType, arg: Any = None) -> tuple[UOp, list[UOp]]:
         from polygrad.codegen.decompose import decompose, missing
 
         leaves = [leaf(d, i) for i, d in enumerate(dtypes_in)]
-        made = decompose(UOp.alu(op, *leaves), self.target)
+        made = decompose(UOp.alu(op, *leaves, arg=arg), self.target)
         assert not list(missing(made, self.target))
         return made, leaves
 
-    def run(self, op: Ops, *arrays: Any, dtype: DType | None = None) -> Any:
+    def run(self, op: Ops, *arrays: Any, dtype: DType | None = None, arg: Any = None) -> Any:
         """`op` of numpy arrays; `dtype` where numpy has no name for it (bfloat16)."""
         kinds = [dtype or getattr(dtypes, a.dtype.name) for a in arrays]
-        made, leaves = self.decomposed(op, *kinds)
+        made, leaves = self.decomposed(op, *kinds, arg=arg)
         result = evaluate(made, dict(zip(leaves, arrays, strict=True)))
         return np.broadcast_to(result, np.broadcast_shapes(*(np.shape(a) for a in arrays)))
 

@@ -22,7 +22,7 @@ _MOVED: Final = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.THREEFRY})
 def through_float32(u: UOp) -> UOp | None:
     if not u.src[0].dtype.is_narrow:
         return None
-    wide = UOp.alu(u.op, *(s.cast(dtypes.float32) for s in u.src))
+    wide = UOp.alu(u.op, *(s.cast(dtypes.float32) for s in u.src), arg=u.arg)
     return wide if u.op in COMPARISONS else wide.cast(u.dtype)
 
 

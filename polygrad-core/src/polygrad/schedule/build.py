@@ -177,7 +177,7 @@ def _elementwise(node: UOp, src: Sequence[UOp]) -> UOp:
         return src[0].cast(node.dtype)
     if node.op is Ops.BITCAST:
         return src[0].bitcast(node.dtype)
-    return UOp.alu(node.op, *src)
+    return UOp.alu(node.op, *src, arg=node.arg)
 
 
 def scatter_kernels(node: UOp, out: UOp, leaves: dict[UOp, UOp]) -> list[KernelBuilder]:

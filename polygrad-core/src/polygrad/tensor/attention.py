@@ -77,7 +77,7 @@ def attend(inputs: Inputs) -> UOp:
     axes = (len(scores.shape) - 1,)
     top = scores.detach().reduce(Ops.MAXIMUM, axes).contiguous()  # two passes read it
     none = top.eq(-formulas.INF)
-    e = formulas.exp(scores - spread(none.where(top._with(0.0), top), scores.shape, axes))
+    e = formulas.decay(scores - spread(none.where(top._with(0.0), top), scores.shape, axes))
     total = e.reduce(Ops.ADD, axes)
     total = none.where(total._with(1.0), total).contiguous()  # of rows: nobody sums them again
     raw = matmul(inputs.weighted(e), inputs.v)
@@ -100,9 +100,9 @@ def _rule(options: Sequence[str]) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
     def rule(node: UOp, g: UOp) -> Sequence[UOp | None]:
         inputs, lse = _given(node, options), _value(node, 1)
         axis = len(lse.shape)
-        weights = formulas.exp(inputs.scores() - _columns(lse, inputs.k))
+        weights = formulas.decay(inputs.scores() - _columns(lse, inputs.k))
         other = inputs.turned
-        weights_of_keys = formulas.exp(other.scores() - _rows(lse, inputs.k))
+        weights_of_keys = formulas.decay(other.scores() - _rows(lse, inputs.k))
         if node.arg.which == 1:  # of lse: its slope at a score is the weight
             slope, slope_of_keys = (
                 weights * _columns(g, inputs.k),

@@ -22,6 +22,11 @@ def exp(x: UOp) -> UOp:
     return UOp.alu(Ops.EXP, x)
 
 
+def decay(x: UOp) -> UOp:
+    """exp(x) of an x that is at most 0, but for what rounding may have added: in fewer steps."""
+    return UOp.alu(Ops.EXP, x, arg="decay")
+
+
 def log(x: UOp) -> UOp:
     return UOp.alu(Ops.LOG, x)
 
@@ -130,7 +135,7 @@ def sigmoid(x: UOp) -> UOp:
     """1 / (1 + z) for x >= 0 and z - z z / (1 + z) below, z = exp(-|x|): no overflow, nor in the
     slope. Below 0 the rounding of 1 + z would count twice in z / (1 + z), where z is small."""
     negative = x < 0.0
-    z = exp(negative.where(x, -x))
+    z = decay(negative.where(x, -x))
     share = negative.where(z, 1.0) / (z + 1.0)
     return negative.where(z - z * share, share)
 
@@ -138,14 +143,14 @@ def sigmoid(x: UOp) -> UOp:
 def softplus(x: UOp) -> UOp:
     """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))."""
     negative = x < 0.0
-    return negative.where(x._with(0.0), x) + log1p(exp(negative.where(x, -x)))
+    return negative.where(x._with(0.0), x) + log1p(decay(negative.where(x, -x)))
 
 
 def logaddexp(a: UOp, b: UOp) -> UOp:
     """log(exp(a) + exp(b)); two equal infinities stay themselves and share the slope."""
     big, small = a.maximum(b), a.minimum(b)
     gap = a.eq(b).where(a._with(0.0), small - big)
-    return sloped("logaddexp", big + log1p(exp(gap)), a, b)
+    return sloped("logaddexp", big + log1p(decay(gap)), a, b)
 
 
 def _logaddexp_rule(node: UOp, g: UOp) -> list[UOp]:

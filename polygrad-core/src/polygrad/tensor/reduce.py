@@ -404,7 +404,7 @@ def position(u: UOp, op: Ops, axis: int) -> UOp:
 def softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u
-    e = formulas.exp(u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes))
+    e = formulas.decay(u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes))
     return e / spread(e.reduce(Ops.ADD, axes), u.shape, axes)
 
 
@@ -412,7 +412,7 @@ def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u
     shifted = u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes)
-    log_total = formulas.log(formulas.exp(shifted).reduce(Ops.ADD, axes))
+    log_total = formulas.log(formulas.decay(shifted).reduce(Ops.ADD, axes))
     return shifted - spread(log_total, u.shape, axes)
 
 

@@ -42,7 +42,7 @@ class Ops(enum.IntEnum):
     NOT = enum.auto()  # bitwise; logical on bool
     SQRT = enum.auto()
     RECIP = enum.auto()
-    EXP = enum.auto()
+    EXP = enum.auto()  # arg "decay": x is at most 0, but for what rounding may have added
     EXP2 = enum.auto()
     LOG = enum.auto()
     LOG2 = enum.auto()

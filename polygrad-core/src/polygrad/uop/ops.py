@@ -176,11 +176,11 @@ class UOp(Parts):
     # ---- elementwise: the smart constructor. Every scalar integer expression goes through it.
 
     @staticmethod
-    def alu(op: Ops, *src: UOp) -> UOp:
+    def alu(op: Ops, *src: UOp, arg: Any = None) -> UOp:
         """`op` of sources with equal shapes, simplified when that is exact."""
         dtype = _RESULT.get(op) or src[-1].dtype
         simpler = symbolic.simplify(op, dtype, src)
-        return UOp(op, dtype, src) if simpler is None else simpler
+        return UOp(op, dtype, src, arg) if simpler is None else simpler
 
     def cast(self, dtype: DType) -> UOp:
         if dtype is self.dtype:

@@ -92,7 +92,9 @@ def rebuild(u: UOp, src: tuple[UOp, ...]) -> UOp:
     if u.op is Ops.BITCAST:
         return src[0].bitcast(u.dtype)
     same = u.op in COMPARISONS or src[-1].dtype is not u.src[-1].dtype or u.dtype is src[-1].dtype
-    return UOp.alu(u.op, *src) if same or u.op is Ops.THREEFRY else UOp(u.op, u.dtype, src, u.arg)
+    if same or u.op is Ops.THREEFRY:
+        return UOp.alu(u.op, *src, arg=u.arg)
+    return UOp(u.op, u.dtype, src, u.arg)
 
 
 _GATE_AT: Final = {Ops.LOAD: 1, Ops.STORE: 2}
