@@ -346,14 +346,11 @@ class Linearizer(Printer):
         if dtype.kind == "bool":
             return self.emit(Ops.OR if op is Ops.MAXIMUM else Ops.AND, dtype, (a, b))
         exact = Ops.MAX if op is Ops.MAXIMUM else Ops.MIN
+        better = self.emit(exact, dtype, (b, a))  # a, where a is a NaN
         if not dtype.is_float:
-            return self.emit(exact, dtype, (b, a))
-        mask = dtypes.bool.vec(dtype.lanes)
-        pair = (a, b) if op is Ops.MAXIMUM else (b, a)
-        better = self.emit(Ops.CMPLT, mask, pair)
-        nan = self.emit(Ops.CMPNE, mask, (b, b))
-        take = self.emit(Ops.OR, mask, (better, nan))
-        return self.emit(Ops.WHERE, dtype, (take, b, a))
+            return better
+        nan = self.emit(Ops.CMPNE, dtypes.bool.vec(dtype.lanes), (b, b))
+        return self.emit(Ops.WHERE, dtype, (nan, b, better))
 
     def finish(self, node: UOp, acc: Accumulator) -> Accumulator:
         """Combine partial accumulators and lanes: one element per step of the tile remains."""
@@ -408,7 +405,13 @@ class Linearizer(Printer):
         scalar = dtype.scalar
         if op in (Ops.ADD, Ops.MUL) and scalar.kind != "bool":
             return self.emit(Ops.LANES, scalar, (at,), op)
-        values = [self.emit(Ops.EXTRACT, scalar, (at,), i) for i in range(dtype.lanes)]
+        lanes = dtype.lanes
+        while lanes > 2 and self.target.supports(Ops.SHUFFLE, scalar):
+            lanes //= 2
+            halves = (tuple(range(lanes)), tuple(range(lanes, 2 * lanes)))
+            low, high = (self.emit(Ops.SHUFFLE, scalar.vec(lanes), (at,), h) for h in halves)
+            at = self.combine(op, scalar.vec(lanes), low, high)
+        values = [self.emit(Ops.EXTRACT, scalar, (at,), i) for i in range(lanes)]
         while len(values) > 1:  # lane i with lane i + n/2, as LANES does
             half = len(values) // 2
             values = [self.combine(op, scalar, values[i], values[i + half]) for i in range(half)]
