@@ -405,7 +405,8 @@ def softmax(u: UOp, axes: Sequence[int]) -> UOp:
     if not size([u.shape[a] for a in axes]):
         return u
     e = formulas.decay(u - spread(u.detach().reduce(Ops.MAXIMUM, axes), u.shape, axes))
-    return e / spread(e.reduce(Ops.ADD, axes), u.shape, axes)
+    share = formulas.recip(e.reduce(Ops.ADD, axes))  # one division a row, not one an element
+    return e * spread(share, u.shape, axes)
 
 
 def log_softmax(u: UOp, axes: Sequence[int]) -> UOp:
