@@ -30,6 +30,7 @@ BLOCK_ELEMENTS = 8192  # elements of an elementwise block: long enough to hide i
 LEAST_BLOCK = 1024  # elements of any block: to begin one costs about as much as fifty of them
 MAX_LANES = 64
 MIN_LANES = 4
+FAR = 32 << 20  # bytes: what is larger is not near, whatever the last cache holds
 SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still counts
 
 
@@ -54,15 +55,23 @@ def second_cache(target: Target) -> int:
     return target.cache_bytes[:2][-1]
 
 
+def near(target: Target) -> int:
+    """Bytes that are still near when they have been written: those of the last cache, if that is
+    not so large that it must be far and shared with many. Measured with 300 MB of it: past the
+    caches, rows are written 1.6 times as fast from 16 MB on, and from 32 MB on 1.3 times as fast
+    even if they are read right afterwards."""
+    return min(target.cache_bytes[-1], FAR)
+
+
 def stream_out(kernel: Kernel, target: Target) -> Kernel:
-    """Write past the caches what is larger than all of them: nobody will find it there anyway. A
+    """Write past the caches what is larger than they hold: nobody will find it there anyway. A
     store may write a small part of a large buffer."""
     for number, store in enumerate(kernel.stores):
         param, offset = store.src[0].src
         if param.op is Ops.LOCAL:
             continue
         written = min(math.prod(map(extent, ranges_of(offset))), param.arg[1])
-        if written * param.dtype.itemsize > target.cache_bytes[-1]:
+        if written * param.dtype.itemsize > near(target):
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
     return kernel
