@@ -166,3 +166,28 @@ def test_transposes_of_every_size_are_numpys(shape: tuple[int, ...], dtype: str)
     a, b = Tensor(x, device="cpu"), Tensor(y.swapaxes(-1, -2).copy(), device="cpu")
     np.testing.assert_array_equal(a.transpose(-1, -2).contiguous().numpy(), x.swapaxes(-1, -2))
     np.testing.assert_array_equal((a.transpose(-1, -2) + b).numpy(), (x + y).swapaxes(-1, -2))
+
+
+def ahead(kernel: Kernel) -> list[int]:
+    """How far kernels look ahead, by the loads that do."""
+    return [n.arg for n in toposort(kernel.stores) if n.op is Ops.LOAD and n.arg is not None]
+
+
+def test_rows_that_are_read_twice_from_memory_are_fetched_ahead() -> None:
+    target = replace(WIDE, cache_bytes=(1 << 15, 1 << 20, 1 << 25))
+    for n, width, rows in ((4096, 2048, True), (64, 2048, False), (64, 1 << 18, False)):
+        x = Tensor.empty(n, width)
+        (softmax,) = (canonical(i.sink) for i in schedule([x.softmax(1).uop], "cpu").items)
+        assert ahead(choose(softmax, target)) == ([width] if rows else [])
+        (total,) = (canonical(i.sink) for i in schedule([(x * x).sum(1).uop], "cpu").items)
+        assert not ahead(choose(total, target))
+
+
+def test_what_is_larger_than_many_second_caches_is_written_past_the_last() -> None:
+    """A last cache of a machine with many cores is far, and not all of it is one core's."""
+    for last in (1 << 22, 1 << 25, 1 << 29):
+        target = replace(WIDE, cache_bytes=(1 << 15, 1 << 20, last))
+        for nbytes, past in ((1 << 26, True), (1 << 20, False)):
+            x = Tensor.empty(nbytes // 4)
+            (kernel,) = (canonical(i.sink) for i in schedule([(x + 1).uop], "cpu").items)
+            assert [s.arg for s in choose(kernel, target).stores] == ["nt" if past else None]

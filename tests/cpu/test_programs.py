@@ -229,7 +229,7 @@ def test_streaming_stores_are_seen_afterwards(run: Any, build: Any) -> None:
     x, y = b.param(F32, n, "r"), b.param(F32, n, "w")
     (i,) = b.block(n // 8)
     offset = b.mul(i, b.const(8))
-    value = b.op(Ops.LOAD, V8, b.at(x, offset), arg=True)
+    value = b.op(Ops.LOAD, V8, b.at(x, offset), arg=8)
     b.store(y, offset, b.add(value, value), arg="nt")
     data = random(n)
     np.testing.assert_array_equal(run(b.program(), data, np.zeros_like(data))[1], data + data)

@@ -20,6 +20,7 @@ from polygrad.codegen.recipes import RECIPES, choose, propose
 from polygrad.schedule import KernelItem, schedule
 from polygrad.target import Target
 from polygrad.testing.fuzz_transforms import random_list
+from polygrad.uop.ops import Ops
 
 TARGET = devices.get("cpu").target
 WIDE = replace(TARGET, vector_bytes=64, registers=32)
@@ -38,6 +39,7 @@ def several() -> dict[str, list[Kernel]]:
         "elementwise": kernels(x * 2 + x.exp()),
         "large": kernels(Tensor.empty(4000, 4000) + 1),
         "softmax": kernels(x.softmax(1)),
+        "large rows": kernels(Tensor.empty(5000, 2048).softmax(1), Tensor.empty(5000, 999).std(1)),
         "sum": kernels(Tensor.empty(1000, 1000).sum()),
         "columns": kernels(x.max(0)),
         "matmul": kernels(x @ y),
@@ -143,6 +145,20 @@ def test_only_whole_aligned_vectors_pass_by_the_caches() -> None:
     made = replay(kernel, Choice("elementwise", entries))
     assert made.stores[0].arg == "nt"
     assert not illegal(made)
+
+
+def test_only_what_moves_on_with_the_blocks_is_fetched_ahead() -> None:
+    (kernel,) = kernels(Tensor.empty(16, 24).log_softmax(1))
+    largest, _ = kernel.reductions
+    rows, reduced = kernel.order[0].arg[0], largest.src[1].arg[0]
+    with pytest.raises(verbs.ScheduleError, match="is not on the grid"):
+        verbs.ahead(kernel, largest, kernel.order[0])
+    made = replay(kernel, Choice("reduction", (("grid", rows), ("ahead", reduced, rows))))
+    assert [n.arg for n in made.stores[0].toposort() if n.op is Ops.LOAD].count(24) == 1
+    (kernel,) = kernels((Tensor.empty(24).expand(16, 24)).sum(1) + Tensor.empty(16))
+    rows, reduced = kernel.order[0].arg[0], kernel.reductions[0].src[1].arg[0]
+    with pytest.raises(verbs.ScheduleError, match="no reduction over range"):
+        replay(kernel, Choice("reduction", (("grid", rows), ("ahead", reduced, rows))))
 
 
 def test_hostile_lists_change_no_result(run_kernels, rng: np.random.Generator) -> None:

@@ -173,8 +173,10 @@ class _Function(Function):
         place, type = self.places[instr.src[0]], type_of(instr.dtype)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch
+        if instr.arg is not None:  # a hint, whatever the address
+            self.body.emit(f"__builtin_prefetch({place.pointer} + {instr.arg});")
         if len(instr.src) == 1:
-            self.names[at] = fetch(type, self._access(place, type, bool(instr.arg), "const "))
+            self.names[at] = fetch(type, self._access(place, type, False, "const "))
             return
         gate = self.names[instr.src[1]]
         other = (
@@ -185,7 +187,7 @@ class _Function(Function):
             mask = self.body.mask(gate, type)
             text = f"load_{type.name}({place.pointer}, {mask}, {other})"
         else:
-            text = f"{gate} ? {self._access(place, type, bool(instr.arg), 'const ')} : {other}"
+            text = f"{gate} ? {self._access(place, type, False, 'const ')} : {other}"
         self.names[at] = fetch(type, text)
 
     def on_store(self, at: int, instr: Instr) -> None:

@@ -239,7 +239,9 @@ class _Function(Function):
 
     def on_load(self, at: int, instr: Instr) -> None:
         place = self.places[instr.src[0]]
-        t, notes = type_of(instr.dtype), place.notes(instr.dtype, bool(instr.arg), load=True)
+        t, notes = type_of(instr.dtype), place.notes(instr.dtype, aligned=False, load=True)
+        if instr.arg is not None:
+            self._fetch_ahead(place, instr)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch
         if len(instr.src) == 1:
@@ -257,9 +259,17 @@ class _Function(Function):
             value = self.body.op(f"select i1 {mask}, {t} {value}, {t} {other}")
         self.names[at] = value
 
+    def _fetch_ahead(self, place: _Place, instr: Instr) -> None:
+        """A hint: nothing is read, so the address may lie beyond the buffer."""
+        name = "llvm.prefetch.p0"
+        self.body.declared[name] = f"declare void @{name}(ptr, i32, i32, i32)"
+        element = type_of(instr.dtype.scalar)
+        there = self.body.op(f"getelementptr {element}, ptr {place.pointer}, i64 {instr.arg}")
+        self.body.emit(f"call void @{name}(ptr {there}, i32 0, i32 3, i32 1)")
+
     def _masked_load(self, instr: Instr, place: _Place, gate: str, other: str) -> str:
         t, mask = type_of(instr.dtype), vector("i1", instr.dtype.lanes)
-        align = place.alignment(instr.dtype, bool(instr.arg))
+        align = place.alignment(instr.dtype, aligned=False)
         name = f"llvm.masked.load.{suffix(instr.dtype)}.p0"
         self.body.declared[name] = f"declare {t} @{name}(ptr, i32, {mask}, {t})"
         pointer = f"ptr {place.pointer}, i32 {align}"

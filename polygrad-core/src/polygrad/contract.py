@@ -17,7 +17,8 @@ RANGE           lo, hi                     kind: "loop" or "unroll"; from lo to 
 END             range                      closes it
 IF, ENDIF       condition; if
 INDEX           PARAM or LOCAL, offset     address in elements; dtype is the element type
-LOAD            INDEX [, gate [, other]]   dtype may be a vector: lanes contiguous
+LOAD            INDEX [, gate [, other]]   dtype may be a vector: lanes contiguous; arg: None, or
+..                                         how many elements on it pays to fetch into the caches
 STORE           INDEX, value [, gate]      arg: "nt" for non-temporal or None
 arithmetic      ADD SUB MUL NEG MIN MAX    MIN = a < b ? a : b, MAX = a > b ? a : b exactly
 ..              DIV SQRT FMA               floats; IDIV IMOD truncate, divisor not zero

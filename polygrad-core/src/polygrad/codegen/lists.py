@@ -104,6 +104,19 @@ def _stage(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     raise ScheduleError(f"stage: no reduction over range {numbers[0]} can be staged")
 
 
+def _ahead(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
+    """The last reduction over this range that can be."""
+    _takes(2, "ahead", numbers)
+    reduced, loop = (_range(kernel, n, "ahead") for n in numbers)
+    for node in reversed(kernel.reductions):
+        if reduced in node.src[1:]:
+            try:
+                return verbs.ahead(kernel, node, loop)
+            except ScheduleError:
+                continue  # another one may read what moves on
+    raise ScheduleError(f"ahead: no reduction over range {numbers[0]} fetches ahead")
+
+
 def _stream(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     _takes(1, "stream", numbers)
     return verbs.stream(kernel, numbers[0])
@@ -131,6 +144,7 @@ _VERBS: Final[Mapping[str, Callable[[Kernel, Sequence[int]], Kernel]]] = {
     "partial": _on_ranges("partial", verbs.accumulate, 1),
     "subtotal": _on_ranges("subtotal", verbs.subtotals, 1),
     "stage": _stage,
+    "ahead": _ahead,
     "stream": _stream,
     "ungate": _ungate,
 }

@@ -206,7 +206,7 @@ class Printer:
         lanes = self.lanes(node)
         if contiguous and self.in_one(node, 1, lanes):
             gate = self.gate(node, 1, lanes)
-            return self.emit(Ops.LOAD, node.dtype.vec(lanes), (addresses[0], *gate))
+            return self.emit(Ops.LOAD, node.dtype.vec(lanes), (addresses[0], *gate), node.arg)
         addresses = self.spread(node, addresses, lanes)
         gate = self.gate(node, 1, lanes)
         parts = []

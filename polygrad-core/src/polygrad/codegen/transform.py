@@ -359,6 +359,22 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     return replace(kernel, stores=stores).logged("stage", ranges[0].arg[0], loop.arg[0])
 
 
+def ahead(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
+    """Let a pass over what belongs to one block also fetch the same of the next block, step by
+    step: that one finds it in the caches. `loop` is the range of blocks."""
+    if kernel.kind(loop) != "grid":
+        raise ScheduleError(f"ahead: range {loop.arg[0]} is not on the grid")
+    table: dict[UOp, UOp] = {}
+    for node in toposort((reduction.src[0],), lambda n: n.op is not Ops.REDUCE):
+        if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.PARAM and len(node.src) == 1:
+            if distance := coefficient(node.src[0].src[1], loop):
+                table[node] = UOp(Ops.LOAD, node.dtype, node.src, distance)
+    if not table:
+        raise ScheduleError(f"ahead: nothing moves on by a known step along range {loop.arg[0]}")
+    stores = tuple(substitute(kernel.stores, table))
+    return replace(kernel, stores=stores).logged("ahead", reduction.src[1].arg[0], loop.arg[0])
+
+
 def _element(local: UOp, position: UOp) -> UOp:
     return UOp(Ops.INDEX, local.dtype, (local, position))
 

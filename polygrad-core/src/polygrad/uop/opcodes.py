@@ -89,7 +89,7 @@ class Ops(enum.IntEnum):
     PARAM = enum.auto()  # arg (slot, size): base of a buffer
     RANGE = enum.auto()  # lo, hi; arg (id, kind): a loop counter
     INDEX = enum.auto()  # PARAM or LOCAL, offset: an address
-    LOAD = enum.auto()  # INDEX [, gate]: 0 where the gate is false
+    LOAD = enum.auto()  # INDEX [, gate]: 0 where the gate is false; arg: elements to fetch ahead
     END = enum.auto()  # closes a RANGE
     # ---- LinearProgram only
     LOCAL = enum.auto()  # arg (count, space)

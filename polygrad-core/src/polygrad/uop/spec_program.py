@@ -266,6 +266,8 @@ def _load(c: Checker, i: Instr) -> str | None:
     wrong = _access(c, i, i.dtype, "r", gated=len(i.src) > 1) or _gate(c, i, 1, i.dtype.lanes)
     if wrong is None and len(i.src) == 3 and c.types(i)[2] is not i.dtype:
         return f"has an alternative of {c.types(i)[2].name}"
+    if i.arg is not None and type(i.arg) is not int:
+        return f"fetches {i.arg!r} elements ahead"
     return wrong
 
 

