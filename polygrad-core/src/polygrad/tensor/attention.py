@@ -59,10 +59,19 @@ class Inputs(NamedTuple):
     def scores(self, forward: bool = False) -> UOp:
         """All (…, M, T) of them. The gradient takes the product first and then its scale, so that
         its scores are nodes of their own, which nobody keeps for it."""
-        keys = swap(self.k, -1, -2)
-        s = matmul(self.q * self.scale, keys) if forward else matmul(self.q, keys) * self.scale
+        if forward:
+            s = self._scaled_product()
+        else:
+            s = matmul(self.q, swap(self.k, -1, -2)) * self.scale
         s = s if self.bias is None else s + self.bias
         return s if self.hidden is None else self.hidden.where(s._with(-formulas.INF), s)
+
+    def _scaled_product(self) -> UOp:
+        """As many keys as queries are scaled as they are copied into panels for the product, which
+        costs nothing."""
+        if self.k.shape == self.q.shape:
+            return matmul(self.q, swap(self.k * self.scale, -1, -2))
+        return matmul(self.q * self.scale, swap(self.k, -1, -2))
 
     def weighted(self, weights: UOp) -> UOp:
         return weights if self.factor is None else weights * self.factor
