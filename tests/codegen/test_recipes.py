@@ -183,7 +183,7 @@ def test_rows_that_are_read_twice_from_memory_are_fetched_ahead() -> None:
         assert not ahead(choose(total, target))
 
 
-def test_what_is_larger_than_many_second_caches_is_written_past_the_last() -> None:
+def test_what_is_larger_than_a_near_cache_can_be_is_written_past_the_last() -> None:
     """A last cache of a machine with many cores is far, and not all of it is one core's."""
     for last in (1 << 22, 1 << 25, 1 << 29):
         target = replace(WIDE, cache_bytes=(1 << 15, 1 << 20, last))
