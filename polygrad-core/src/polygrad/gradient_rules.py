@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from .dtype import dtypes
 from .errors import GradientError
-from .gradient_windows import window
+from .gradient_windows import shrunk, window
 from .schedule.moving import reverse
 from .uop.ops import Ops, Shape, UOp
 
@@ -72,7 +72,7 @@ def _pad(node: UOp, g: UOp) -> UOp:
     for n, (before, _, interior) in zip(node.src[0].shape, node.arg, strict=True):
         extent = n + max(n - 1, 0) * interior
         bounds.append((before, before + extent, interior + 1))
-    return g.shrink(bounds)
+    return shrunk(g, bounds)
 
 
 # ---- reductions

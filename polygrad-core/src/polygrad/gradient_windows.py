@@ -6,6 +6,8 @@ each k for which there is one; so it gets the sum over k of what flows into thos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .uop.ops import MOVEMENT, Ops, Shape, UOp, size
 from .uop.sizes import is_fixed
 
@@ -18,16 +20,31 @@ def window(node: UOp, g: UOp) -> UOp:
     """
     axis, length, stride, dilation = node.arg
     n, count, last = node.src[0].shape[axis], node.shape[axis], len(node.shape) - 1
-    terms, extra = _terms(g)
-    rank = last + 1 + extra
     reach = (length - 1) * dilation
     around = (reach, n - (count - 1) * stride - 1, stride - 1)
-    if length == 1:
-        return _padded(terms, axis, around).reduce(Ops.ADD, range(last, rank))
+    if length == 1:  # nothing overlaps
+        pads = [around if a == axis else (0, 0, 0) for a in range(last)]
+        return g.reshape(g.shape[:-1]).pad(pads)
+    terms, extra = _terms(g)
+    rank = last + 1 + extra
     spread = _of_product(terms, axis, last, around, node.arg)
     if spread is None:
         spread = _diagonal(terms, axis, last, around, node.arg)
     return spread.reduce(Ops.ADD, range(last, rank))
+
+
+def shrunk(g: UOp, bounds: Sequence[tuple[int, int, int]]) -> UOp:
+    """`g.shrink(bounds)`; of a sum of products the sum of products of parts: a sum that is stored
+    (a convolution's, in an order of its own) holds nothing then that nobody reads."""
+    moves, base = _below(g)
+    if base.op is not Ops.REDUCE or base.arg[0] is not Ops.ADD or base.src[0].op is not Ops.MUL:
+        return g.shrink(bounds)
+    inner, axes = base.src[0], base.arg[1]
+    kept = [a for a in range(len(inner.shape)) if a not in axes]
+    rank, summed = len(bounds), [(0, inner.shape[a], 1) for a in axes]
+    factors = (_moved(s.permute((*kept, *axes)), moves) for s in inner.src)
+    product = UOp.alu(Ops.MUL, *(f.shrink((*bounds, *summed)) for f in factors))
+    return product.reduce(Ops.ADD, range(rank, rank + len(axes)))
 
 
 def _diagonal(

@@ -39,6 +39,7 @@ MAX_VECTORS = 4  # a whole row of a head of attention, 64 columns of AVX-512
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 SHORT = 4
+FEW_ROWS = 6  # a tile of fewer rows loads more than it multiplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,7 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     if vector in second and length(vector) >= MIN_LANES and _lane_steps(read, vector) <= {0, 1}:
         panels = _panels(kernel, second, lanes) if length(vector) == lanes else None
         scalars = loads([s for s in body.src if vector not in ranges_of(s)])
-        rows = _in_panel(scalars, first, reduced)
-        rows = _longest(first) if rows is None else rows
+        rows = _rows(scalars, first)
         return Shape(rows, vector, _along(scalars, reduced), True, panels=panels)
     for k in reversed(reduced):
         if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
@@ -109,14 +109,6 @@ def _along(read: list[UOp], reduced: tuple[UOp, ...]) -> tuple[UOp, ...]:
         return reduced
     far = {r: abs(s or 0) for r, s in zip(reduced, steps, strict=True)}
     return tuple(sorted(reduced, key=lambda r: -far[r]))
-
-
-def _in_panel(read: list[UOp], first: list[UOp], reduced: tuple[UOp, ...]) -> UOp | None:
-    """The range over rows that lie side by side in a panel of the first factor."""
-    if len(read) != 1 or len(reduced) != 1:
-        return None
-    width = step(read[0], reduced[0])
-    return next((r for r in first if step(read[0], r) == 1 and extent(r) == width), None)
 
 
 def _panels(kernel: Kernel, second: list[UOp], lanes: int) -> UOp | None:
@@ -179,6 +171,18 @@ def _lane_steps(read: list[UOp], loop: UOp) -> set[int | None]:
     return {step(access, loop) for access in read}
 
 
+def _rows(read: list[UOp], loops: list[UOp]) -> UOp:
+    """The range of a tile's rows: along it the scalars lie nearest, if there are enough of them.
+    Places of an image that are neighbours have most of what a filter reads in common."""
+    enough = [r for r in loops if extent(r) >= FEW_ROWS]
+    steps = {r: step(read[0], r) for r in enough} if len(read) == 1 else {}
+    return min(
+        (r for r in enough if steps.get(r)),
+        key=lambda r: abs(steps[r] or 0),
+        default=_longest(loops),
+    )
+
+
 def _longest(loops: list[UOp]) -> UOp:
     return max(loops, key=extent)
 
@@ -216,6 +220,7 @@ def _cycles(r: int, v: int) -> float:
 
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r not in (shape.m, shape.n, shape.panels)]
+    first, again = _by_vectors(kernel, shape.n, others)
     far = _bytes_along(kernel, shape.n) > second_cache(target)
     matrices = _matrices(kernel, shape, others)
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
@@ -230,7 +235,7 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
         kernel = unroll(kernel, loop)
     kernel, reduced = _unroll_k(kernel, shape.reduced, far)
-    grid = in_order(others, [n_outer, m_outer])
+    grid = in_order(first, [n_outer], again, [m_outer])
     if matrices is not None and m_outer is not None:
         kernel, grid = _walk(kernel, target, matrices, n_outer, m_outer)
     made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
@@ -297,6 +302,15 @@ def _walk(
         if steps > 1:
             kernel, blocks, rows = factored(kernel, rows, steps)
     return kernel, in_order(matrices.batch, [blocks], strips, [rows])
+
+
+def _by_vectors(kernel: Kernel, n: UOp, loops: list[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """Ranges that move what is read in vectors, and those that do not: inside of the others they
+    find the vectors near the core again."""
+    body = product_of(kernel.reductions[0])
+    moving = [ranges_of(s) for s in body.src if n in ranges_of(s)] if body is not None else []
+    moved = frozenset[UOp]().union(*moving)
+    return [r for r in loops if r in moved], [r for r in loops if r not in moved]
 
 
 def _bytes_along(kernel: Kernel, loop: UOp) -> int:
