@@ -33,8 +33,8 @@ from .recipes.common import second_cache
 from .recipes.contraction import product_of, register_tile
 from .transform import unmix
 
-TILES: Final = 8  # register tiles of a block, one below the other
-COLUMNS: Final = 4  # vectors of columns that a limit is rounded up to
+TILES: Final = 8  # register tiles of a block, one below the other; half where all are products
+COLUMNS: Final = 4  # vectors of columns that a limit is rounded up to where rows are reduced
 PAIR: Final = 2  # vectors of a tile with the most rows, for which those of a block are rounded
 LINE: Final = 64  # bytes
 PAGE: Final = 2048  # rows so far apart, or a multiple, meet in few sets of the first cache
@@ -56,6 +56,13 @@ class Blocks:
     scratch: dict[UOp, UOp]  # LOCAL of a row -> that of a block
 
 
+def reduces_rows(stages: Sequence[Stage]) -> bool:
+    """Is there a reduction that is no product? The time that one takes does not shrink with what a
+    block computes beyond its limits, so larger blocks pay."""
+    stores = [store for s in stages for store in s.stores]
+    return any(product_of(n) is None for n in reductions_of(stores))
+
+
 def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> Blocks:
     *outer, last = loops
     counters = [UOp.variable(f"row{i}", 0, extent(r) - 1) for i, r in enumerate(outer)]
@@ -63,7 +70,8 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
     shared = _shared(stages)
     n = length(last)
     kept = {shared.get(s.local, s.local) for s in stages if s.local is not None}
-    rows = 1 if _is_batch(stages, last) else _rows(n, kept, target)
+    tiles = TILES if reduces_rows(stages) else TILES // 2
+    rows = 1 if _is_batch(stages, last) else _rows(n, kept, tiles, target)
     count = -(-n // rows)
     counter = UOp.variable(f"row{len(outer)}", 0, count - 1)
     inner = UOp.range(0, rows, last.arg[0]) if rows > 1 else None
@@ -85,13 +93,13 @@ def _is_batch(stages: Sequence[Stage], last: UOp) -> bool:
     return all(last in ranges_of(f) or _loads(f.toposort()) for f in factors)
 
 
-def _rows(n: int, locals_: set[UOp], target: Target) -> int:
+def _rows(n: int, locals_: set[UOp], tiles: int, target: Target) -> int:
     """Rows of a block: whole register tiles, as fill a quarter of the second cache."""
     if target.grid_only:
         return 1
     row: int = sum(u.arg[0] * u.dtype.itemsize for u in locals_)
     tile, _ = register_tile(target, 1 << 10, PAIR)
-    most = min(TILES * tile, max(second_cache(target) // 4 // row // tile, 1) * tile)
+    most = min(tiles * tile, max(second_cache(target) // 4 // row // tile, 1) * tile)
     each = -(-n // -(-n // most))
     return min(n, -(-each // tile) * tile)
 
@@ -178,9 +186,7 @@ class Limits:
 
 def limits_of(stages: Sequence[Stage], blocks: Blocks, target: Target) -> Limits:
     """Limits of the rows of a block: the furthest of them, in whole tiles."""
-    widest = max(s.local.dtype.itemsize for s in stages if s.local is not None)
-    step = COLUMNS * max(target.vector_bytes // widest, 1)
-    limits = Limits(step, {}, {})
+    limits = Limits(_step(stages, target), {}, {})
     if target.grid_only:
         return limits
     stores = [store for s in stages for store in s.stores]
@@ -189,9 +195,18 @@ def limits_of(stages: Sequence[Stage], blocks: Blocks, target: Target) -> Limits
         for loop, limit in bounded(stores, columns, behind).items():
             furthest = _furthest(limit, blocks, behind)
             if furthest is not None:
-                places = furthest.maximum(0) + (step - 1 if behind else 0)
-                found[loop] = places // step
+                places = furthest.maximum(0) + (limits.step - 1 if behind else 0)
+                found[loop] = places // limits.step
     return limits
+
+
+def _step(stages: Sequence[Stage], target: Target) -> int:
+    """Columns that a limit is rounded up to: those of a register tile; where rows are reduced, as
+    many as the accumulators of a reduction take at a time."""
+    widest = max(s.local.dtype.itemsize for s in stages if s.local is not None)
+    _, vectors = register_tile(target, 1 << 10, COLUMNS)
+    columns = COLUMNS if reduces_rows(stages) else vectors
+    return columns * max(target.vector_bytes // widest, 1)
 
 
 def _furthest(limit: UOp, blocks: Blocks, behind: bool) -> UOp | None:
