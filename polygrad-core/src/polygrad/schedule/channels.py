@@ -12,9 +12,9 @@ images is a convolution.
 
 Storing the results in another order costs about as much as four terms of the sum a lane, so short
 sums and rows that fill their vectors stay as they are: see `_steps_along`. (Measured on AVX-512,
-one thread, CPU time alternately, ratio to vectors along places: 3 x 3 over 56 x 56 1.1 to 1.2, over
-28 x 28 1.4, over 14 x 14 3.8, over 7 x 7 9; with a stride of 2 30 and more; gradient of the filters
-at 56 x 56 1.4.)
+one thread, CPU time alternately, ratio to vectors along places: 3 x 3 over 56 x 56 1.06, over 28 x
+28 1.5, over 14 x 14 3.6, over 7 x 7 9; with a stride of 2 36; gradient of the filters at 56 x 56
+1.4.)
 """
 
 from __future__ import annotations
