@@ -102,6 +102,23 @@ def test_scalars_of_a_tile_are_read_as_they_lie() -> None:
     assert steps[-1] == 1
 
 
+def test_rows_of_a_tile_are_neighbours_and_the_vectors_stay_near() -> None:
+    """Filters in panels are read again for every place; a tile has places of one row."""
+    x, w = Tensor.empty(32, 48, 16, 16), Tensor.empty(96, 48, 3, 3)
+    items = schedule([x.conv2d(w).uop], "cpu", lanes=lambda device: 16).items
+    kernel = choose(canonical(items[1].sink), WIDE)
+    (images,) = (
+        n for n in toposort(kernel.stores)
+        if n.op is Ops.LOAD and size(x.shape) == n.src[0].src[0].arg[1]
+    )  # fmt: skip
+    place = images.src[0].src[1]
+    rows = [r for r in kernel.of_kind("unroll") if r not in kernel.reduced]
+    assert [coefficient(place, r) for r in rows if coefficient(place, r)] == [1]
+    moving = [coefficient(place, r) for r in kernel.of_kind("grid")]
+    assert moving[0] == 0  # the panel
+    assert all(moving[1:])
+
+
 def test_a_split_range_leaves_every_reduction_a_place() -> None:
     """The maxima of columns need one half of the range that pairs of columns split."""
     x, y = Tensor.empty(64, 4), Tensor.empty(1, 4)

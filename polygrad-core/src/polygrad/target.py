@@ -85,5 +85,10 @@ class Target:
     # reference device asks for it; so may one whose own compiler does all of this.
     grid_only: bool = False
 
+    @property
+    def float_lanes(self) -> int:
+        """How many float32 a vector has; 0 without vectors."""
+        return self.vector_bytes // 4
+
     def supports(self, op: Ops, dtype: DType) -> bool:
         return dtype.scalar in self.ops.get(op, ())

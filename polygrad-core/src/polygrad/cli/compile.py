@@ -79,7 +79,7 @@ def _programs(path: str, target: Target) -> tuple[list[LinearProgram], dict[str,
     found: dict[str, LinearProgram] = {}
     used: dict[str, list[str]] = {}
     for name, entrypoint in entrypoints.items():
-        for item in _kernels(entrypoint, states, target.name):
+        for item in _kernels(entrypoint, states, target):
             sink = kernels.canonical(item.sink, item.variables)
             program = kernels.content_name(sink)
             if program not in found:
@@ -89,7 +89,7 @@ def _programs(path: str, target: Target) -> tuple[list[LinearProgram], dict[str,
     return list(found.values()), used
 
 
-def _kernels(entrypoint: Entrypoint, states: dict[str, UOp], device: str) -> list[KernelItem]:
+def _kernels(entrypoint: Entrypoint, states: dict[str, UOp], target: Target) -> list[KernelItem]:
     values = [*entrypoint.outputs.values(), *entrypoint.writes.values()]
     plain = functional(values, lambda n: n if n.op is Ops.BUFFER else None)
     count = len(entrypoint.outputs)
@@ -97,7 +97,8 @@ def _kernels(entrypoint: Entrypoint, states: dict[str, UOp], device: str) -> lis
         leaf.after(leaf.store(value))
         for leaf, value in zip((states[n] for n in entrypoint.writes), plain[count:], strict=True)
     ]
-    items = schedule([*plain[:count], *stores], device).items
+    roots = [*plain[:count], *stores]
+    items = schedule(roots, target.name, lanes=lambda _: target.float_lanes).items
     return [item for item in items if isinstance(item, KernelItem)]
 
 

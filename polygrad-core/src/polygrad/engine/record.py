@@ -28,7 +28,7 @@ from . import collector
 from .functional import assigned, functional, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
-from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers
+from .stages import CopyStage, PlanStage, Routine, assemble, float_lanes, most_buffers
 from .stages import ready as ready_stage
 from .versions import Holder, have_readers
 
@@ -104,7 +104,7 @@ def _planned(
     while True:
         graph = assigned(plain, count, leaves, apart)
         instance, new = exchanged(graph, renamed) if other else (graph, {})
-        planned = schedule(instance, devices.default(), most_buffers)
+        planned = schedule(instance, devices.default(), most_buffers, float_lanes)
         now = dict(planned.writes)
         mine = {v: new.get(v, v) for v in leaves}
         moved = {v for v, leaf in mine.items() if now.get(leaf, leaf) is not leaf}

@@ -22,7 +22,7 @@ from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
 from . import collector
 from .runtime import Runtime, current, install_fork_hook
-from .stages import CopyStage, PlanStage, Routine, assemble, most_buffers, ready
+from .stages import CopyStage, PlanStage, Routine, assemble, float_lanes, most_buffers, ready
 from .versions import passing, with_readers
 
 CAPACITY = 1024  # graphs whose routines are kept; the least recently used goes first
@@ -198,7 +198,7 @@ class _Realization:
     ) -> Routine:
         roots = [*self.roots, *[print_.nodes[i] for i in after]]
         graph = instance(print_, roots, varying, skipped)
-        planned = schedule(graph.roots, devices.default(), most_buffers)
+        planned = schedule(graph.roots, devices.default(), most_buffers, float_lanes)
         slots = slots_of(self.runtime, print_.leaves)
         mine = {new: slots[leaf] for new, leaf in zip(graph.leaves, print_.leaves, strict=True)}
         self.runtime.counters.plans_made += 1

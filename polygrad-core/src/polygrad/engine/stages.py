@@ -35,6 +35,11 @@ def most_buffers(device: str) -> int:
     return devices.get(device).target.max_buffers
 
 
+def float_lanes(device: str) -> int:
+    """How many float32 a vector of a device has."""
+    return devices.get(device).target.float_lanes
+
+
 def nbytes(leaf: UOp) -> int:
     """Bytes that a leaf's Buffer has: those of its largest size."""
     return capacity(leaf.shape) * leaf.dtype.itemsize

@@ -17,6 +17,7 @@ from ..uop.rewrite import substitute
 from .boxes import boxed
 from .build import Builder, KernelBuilder, scatter_kernels
 from .chains import chained
+from .channels import Lanes, no_lanes
 from .fusion import Fusion, Group, Use
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem
@@ -38,14 +39,17 @@ class Schedule:
     writes: tuple[tuple[UOp, UOp], ...]
 
 
-def schedule(roots: Sequence[UOp], device: str = "", limit: Limit = unlimited) -> Schedule:
+def schedule(
+    roots: Sequence[UOp], device: str = "", limit: Limit = unlimited, lanes: Lanes = no_lanes
+) -> Schedule:
     """Plan the computation of `roots`. `device` is for graphs that read no buffer at all; `limit`
-    gives the number of buffers that a kernel of a device may have."""
+    gives the number of buffers that a kernel of a device may have, `lanes` the floats of a vector:
+    layouts are chosen for them."""
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_tensor
 
         verify_tensor(roots)
-    wanted = prepare(roots)
+    wanted = prepare(roots, device, lanes)
     cuts = Cuts()
     while True:
         fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")), cuts)

@@ -217,7 +217,7 @@ def _lies_along(factor: UOp, axis: int) -> bool:
 def _turned(expanded: UOp, axis: int, along: int) -> UOp:
     """The factor below EXPAND that lies along k, stored with its other axis last, in strips of
     STRIP steps where they come out even, and seen in its old shape."""
-    factor = _settled(expanded.src[0])
+    factor = settled(expanded.src[0])
     others = [a for a in range(len(factor.shape)) if a not in (axis, along)]
     order = (*others, axis, along)
     back = tuple(order.index(a) for a in range(len(order)))
@@ -228,7 +228,7 @@ def _turned(expanded: UOp, axis: int, along: int) -> UOp:
     return swapped(strips).reshape(plain.shape).permute(back)
 
 
-def _settled(factor: UOp) -> UOp:
+def settled(factor: UOp) -> UOp:
     """A factor whose copy is no product itself: that has an order of its own, in which its vectors
     run, and would be computed element by element in another."""
     moves: list[UOp] = []
@@ -247,7 +247,7 @@ def swapped(u: UOp) -> UOp:
 
 def _in_panels(right: UOp, axes: Product) -> UOp:
     """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
-    factor = _settled(right.src[0])
+    factor = settled(right.src[0])
     n, k = factor.shape[axes.n], factor.shape[axes.k]
     turned = axes.k < axes.n
     plain = factor.reshape((k, n)).permute((1, 0)) if turned else factor.reshape((n, k))

@@ -17,20 +17,22 @@ from typing import Final
 
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
+from .channels import turned
 from .packing import Product, in_panels, panel, product, widened
 
 PART: Final = 512  # steps of a part: rows and columns of a tile fit the first cache
 LONG: Final = 4 * PART
+NEAR: Final = 4096  # steps of a part of many axes: a panel of one factor stays near the core
 LEAST: Final = 128  # rows and columns of a result that is worth parts
 
 
-def in_parts(node: UOp) -> UOp | None:
+def in_parts(node: UOp, lanes: int = 0) -> UOp | None:
     """A sum of products as a sum of partial sums, None for what is summed at once."""
     body = node.src[0]
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
         return None
     axes = product(node)
-    return _by_axis(node) if axes is None else _along(node, axes)
+    return _by_axis(node, lanes) if axes is None else _along(node, axes)
 
 
 def _along(node: UOp, axes: Product) -> UOp | None:
@@ -60,16 +62,34 @@ def _along(node: UOp, axes: Product) -> UOp | None:
     return inner.contiguous().reduce(Ops.ADD, (0,)).reshape(node.shape)
 
 
-def _by_axis(node: UOp) -> UOp | None:
-    """A sum over several axes, such as a filter's gradient: each step of the first is a part."""
+def _by_axis(node: UOp, lanes: int) -> UOp | None:
+    """A sum over several axes, such as a filter's gradient: a step of the first is a part, or some
+    steps where one is short."""
     body, axes = node.src[0], node.arg[1]
     long = [a for a in axes if body.shape[a] != 1]
-    if len(long) < 2 or size([body.shape[a] for a in long[1:]]) < PART:
+    if len(long) < 2 or not size(body.shape):
         return None
-    first = long[0]
-    read = sum(size(s.base.shape) for s in body.src)
-    if 2 * body.shape[first] * size(node.shape) > read:
+    first, n = long[0], body.shape[long[0]]
+    most = sum(size(s.base.shape) for s in body.src) // (2 * size(node.shape))
+    steps = _steps(n, size([body.shape[a] for a in long[1:]]), most)
+    parts = n // steps
+    if not 1 < parts <= most:
         return None
-    inner = widened(body.reduce(Ops.ADD, [a for a in axes if a != first]))
+    shape = (*body.shape[:first], parts, steps, *body.shape[first + 1 :])
+    cut = UOp.alu(Ops.MUL, *(s.reshape(shape) for s in body.src))
+    inner = cut.reduce(Ops.ADD, [a + (a >= first) for a in axes])
     at = first - sum(a < first for a in axes)
-    return inner.contiguous().reduce(Ops.ADD, (at,))
+    channels = turned(inner, lanes)
+    if channels is not None:
+        return channels.total(at)
+    return widened(inner).contiguous().reduce(Ops.ADD, (at,))
+
+
+def _steps(n: int, inside: int, most: int) -> int:
+    """How many of `n` steps, of so many terms each, are a part, if there may be at most `most`."""
+    if inside >= PART and n <= most:
+        return 1
+    if n * inside <= 2 * NEAR:
+        return n
+    near = (d for d in range(1, n + 1) if n % d == 0 and PART <= d * inside <= NEAR)
+    return max(near, default=n)

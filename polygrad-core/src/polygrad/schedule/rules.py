@@ -15,6 +15,7 @@ from ..dtype import dtypes
 from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
+from .channels import Lanes, no_lanes, turned
 from .packing import merged, packed, widened
 from .parts import in_parts
 
@@ -31,16 +32,21 @@ PARTS: Final = (64, 256)  # wanted number of partial results along the split axi
 ALONE: Final[dict[str, dict[int, int]]] = {}
 
 
-def prepare(roots: Sequence[UOp]) -> list[UOp]:
-    """The same roots with long reductions split; nodes that need no change stay the same."""
+def prepare(roots: Sequence[UOp], device: str = "", lanes: Lanes = no_lanes) -> list[UOp]:
+    """The same roots with long reductions split; nodes that need no change stay the same. `device`
+    is for graphs that read no buffer."""
     new: dict[UOp, UOp] = {}
     order = toposort(roots)
     read = _read_together(order)
+    homes = {n.arg[2] for n in order if n.op is Ops.BUFFER} or {device}
+    width = min(map(lanes, homes))
     for node in order:
         src = tuple([new[s] for s in node.src])
         rule = _RULES.get(node.op)
         if node.op is Ops.FUNCTION:  # its rule is for gradients
             new[node] = src[_value(node, read)]
+        elif node.op is Ops.REDUCE:
+            new[node] = _reduction(over(node, src), width)
         else:
             new[node] = over(node, src) if rule is None else rule(node, src)
     return [new[r].contiguous() if new[r].op in _LEAVES else new[r] for r in roots]
@@ -142,21 +148,24 @@ def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
     return partial.contiguous().reduce(op, rest) if rest and many else node
 
 
-def _reduction(node: UOp) -> UOp:
+def _reduction(node: UOp, lanes: int) -> UOp:
     split = _split_long(node)
     if split is not node:
         return split
     plain = merged(node)
     if plain is not node:
-        made = _packed(plain)
+        made = _packed(plain, lanes)
         return node if made is plain else made.reshape(node.shape)
-    return _packed(node)
+    return _packed(node, lanes)
 
 
-def _packed(node: UOp) -> UOp:
+def _packed(node: UOp, lanes: int) -> UOp:
     """A sum of products in parts, or with its factors in an order of their own."""
-    parts = in_parts(node)
-    return widened(packed(node)) if parts is None else parts
+    parts = in_parts(node, lanes)
+    if parts is not None:
+        return parts
+    channels = turned(node, lanes)
+    return widened(packed(node)) if channels is None else channels.plain()
 
 
 def _split_scan(node: UOp) -> UOp:
@@ -201,7 +210,6 @@ _RULES: Final[dict[Ops, Callable[[UOp, tuple[UOp, ...]], UOp]]] = {
     Ops.KERNEL: _kernel,
     Ops.DETACH: _detached,
     Ops.RESHAPE: _reshape,
-    Ops.REDUCE: lambda node, src: _reduction(over(node, src)),
     Ops.SCAN: lambda node, src: _split_scan(over(node, src)),
 }
 

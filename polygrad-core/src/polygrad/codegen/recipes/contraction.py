@@ -37,6 +37,7 @@ MAX_VECTORS = 3
 DOT_ROWS = 4  # measured on AVX2, 16 registers: 4 x 3 gives 87 GFLOP/s, 4 x 2 gives 79, 3 x 4 spills
 FMA_LATENCY = 4
 SHORT = 4
+FEW_ROWS = 6  # a tile of fewer rows loads more than it multiplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def analyse(kernel: Kernel, lanes: int) -> Shape | None:
     if vector in second and length(vector) >= MIN_LANES and _lane_steps(read, vector) <= {0, 1}:
         panels = _panels(kernel, second, lanes) if length(vector) == lanes else None
         scalars = loads([s for s in body.src if vector not in ranges_of(s)])
-        return Shape(_longest(first), vector, _along(scalars, reduced), True, panels=panels)
+        rows = _rows(scalars, first)
+        return Shape(rows, vector, _along(scalars, reduced), True, panels=panels)
     for k in reversed(reduced):
         if static(k) and length(k) >= lanes and _lane_steps(read, k) == {1}:
             order = (*(r for r in reduced if r is not k), k)
@@ -167,6 +169,18 @@ def _lane_steps(read: list[UOp], loop: UOp) -> set[int | None]:
     return {step(access, loop) for access in read}
 
 
+def _rows(read: list[UOp], loops: list[UOp]) -> UOp:
+    """The range of a tile's rows: along it the scalars lie nearest, if there are enough of them.
+    Places of an image that are neighbours have most of what a filter reads in common."""
+    enough = [r for r in loops if extent(r) >= FEW_ROWS]
+    steps = {r: step(read[0], r) for r in enough} if len(read) == 1 else {}
+    return min(
+        (r for r in enough if steps.get(r)),
+        key=lambda r: abs(steps[r] or 0),
+        default=_longest(loops),
+    )
+
+
 def _longest(loops: list[UOp]) -> UOp:
     return max(loops, key=extent)
 
@@ -204,6 +218,7 @@ def _cycles(r: int, v: int) -> float:
 
 def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     others = [r for r in kernel.outputs if r not in (shape.m, shape.n, shape.panels)]
+    first, again = _by_vectors(kernel, shape.n, others)
     far = _bytes_along(kernel, shape.n) > second_cache(target)
     kernel, n_outer, lane = into_lanes(kernel, shape.n, lanes)
     n_outer = n_outer if shape.panels is None else shape.panels
@@ -216,8 +231,17 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
         kernel = unroll(kernel, loop)
     kernel, reduced = _unroll_k(kernel, shape.reduced, far)
-    grid = in_order(others, [n_outer, m_outer])
+    grid = in_order(first, [n_outer], again, [m_outer])
     return _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
+
+
+def _by_vectors(kernel: Kernel, n: UOp, loops: list[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """Ranges that move what is read in vectors, and those that do not: inside of the others they
+    find the vectors near the core again."""
+    body = product_of(kernel.reductions[0])
+    moving = [ranges_of(s) for s in body.src if n in ranges_of(s)] if body is not None else []
+    moved = frozenset[UOp]().union(*moving)
+    return [r for r in loops if r in moved], [r for r in loops if r not in moved]
 
 
 def _bytes_along(kernel: Kernel, loop: UOp) -> int:

@@ -1,0 +1,178 @@
+"""Channels: the layout in which a convolution reads its filters and leaves its results.
+
+Vectors that run along the places of an image fit rows of whole vectors, one element apart. In a
+row of 14 or 7 most lanes are empty, and with a stride no two lanes are neighbours. Vectors along
+channels are always full: a tile has some neighbouring places times a panel of filters, loads
+vectors of filters and broadcasts elements of the images, wherever those lie. So the filters are
+stored once in panels, [channels / 32][terms][32], in the order in which the images' elements lie,
+and results channels last; what follows reads them in the old order.
+
+The gradient of a filter is the same sum with another factor in panels: what flows in. That of the
+images is a convolution.
+
+Storing the results in another order costs about as much as four terms of the sum a lane, so short
+sums and rows that fill their vectors stay as they are: see `_steps_along`. (Measured on AVX-512,
+one thread, CPU time alternately, ratio to vectors along places: 3 x 3 over 56 x 56 1.06, over 28 x
+28 1.5, over 14 x 14 3.6, over 7 x 7 9; with a stride of 2 36; gradient of the filters at 56 x 56
+1.4.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from ..uop.linear import coefficient, ranges_of
+from ..uop.ops import MOVEMENT, Ops, UOp, size
+from ..uop.sizes import is_fixed
+from .indexing import Index, flat, source_index
+from .packing import in_panels, settled, widened
+
+Lanes = Callable[[str], int]  # device name -> elements of float32 in a vector of it, 0 without
+
+CHANNELS: Final = 16  # of the narrowest panel
+WORTH: Final = 1 << 18  # products that pay for two more kernels
+TURN: Final = 4  # terms of a sum, times the lanes, that cost as much as the results' other order
+SHORTER: Final = 1.2  # time of a vector that is not full, in those of a full one
+LEAST: Final = 4  # elements of the shortest vector; fewer are computed one by one
+LINE: Final = 16  # elements of a cache line
+ACROSS: Final = 1.25  # of dot products whose vectors are whole lines: each one lies in two of them
+
+
+def no_lanes(device: str) -> int:
+    return 0
+
+
+class Turned(NamedTuple):
+    """A sum of products stored with its channels last, and the order that turns it back."""
+
+    stored: UOp
+    back: tuple[int, ...]
+
+    def plain(self) -> UOp:
+        return self.stored.permute(self.back)
+
+    def total(self, axis: int) -> UOp:
+        """The sum over an axis, stored in the same order before it is turned back."""
+        at = self.back[axis]
+        summed = self.stored.reduce(Ops.ADD, (at,)).contiguous()
+        return summed.permute([b - (b > at) for b in self.back if b != at])
+
+
+class _Convolution(NamedTuple):
+    """A sum of products of windows and filters; axes are those of the products."""
+
+    windows: UOp
+    filters: UOp
+    channels: int  # the axis that moves the filters alone
+    kept: tuple[int, ...]  # axes that move the filters and are not summed
+    summed: tuple[int, ...]  # those that are, as the images lie
+
+
+def turned(node: UOp, lanes: int) -> Turned | None:
+    """A convolution with its channels last; None for anything else, and where it does not pay."""
+    found = _convolution(node, lanes) if lanes else None
+    if found is None:
+        return None
+    axis, reduced, shape = found.channels, node.arg[1], list(node.src[0].shape)
+    n = shape[axis]
+    filters = _in_order(found, shape)
+    shape[axis] = filters.shape[axis]
+    others = [a for a in range(len(shape)) if a not in reduced and a != axis]
+    order = (*others, axis, *reduced)
+    factors = (_first(found.windows, (axis,)), filters)
+    body = UOp.alu(Ops.MUL, *(f.expand(shape).permute(order) for f in factors))
+    stored = widened(body.reduce(Ops.ADD, range(len(others) + 1, len(order)))).contiguous()
+    stored = stored.shrink([(0, m, 1) for m in (*stored.shape[:-1], n)])
+    before = sum(a < axis for a in others)
+    last = len(others)
+    return Turned(stored, (*range(before), last, *range(before, last)))
+
+
+def _in_order(found: _Convolution, shape: Sequence[int]) -> UOp:
+    """The filters in panels, zeros in the channels that fill the last one, each element once."""
+    axis = found.channels
+    order = (axis, *found.kept, *found.summed)
+    rest = tuple(a for a in range(len(shape)) if a not in order)
+    short = -shape[axis] % CHANNELS
+    factor = _first(settled(found.filters), rest)
+    factor = factor.pad([(0, short if a == axis else 0, 0) for a in range(len(shape))])
+    order = (*order, *rest)
+    n, *terms = factor.permute(order).shape
+    panels = in_panels(factor.permute(order).reshape((1, n, size(terms)))).reshape((n, *terms))
+    return panels.permute([order.index(a) for a in range(len(order))])
+
+
+def _first(x: UOp, axes: Sequence[int]) -> UOp:
+    """The first element of some axes."""
+    return x.shrink([(0, 1 if a in axes else n, 1) for a, n in enumerate(x.shape)])
+
+
+# ---- what is one, and whether it pays
+
+
+def _convolution(node: UOp, lanes: int) -> _Convolution | None:
+    body, reduced = node.src[0], node.arg[1]
+    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not body.dtype.is_float:
+        return None
+    windowed = [_has_windows(s) for s in body.src]
+    if sum(windowed) != 1 or not is_fixed(body.shape) or size(body.shape) < WORTH:
+        return None
+    windows, filters = body.src if windowed[0] else body.src[::-1]
+    index = tuple(UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(body.shape))
+    read, kept = _place(windows, index), _place(filters, index)
+    moving, own = (
+        [a for a, i in enumerate(index) if i in ranges_of(place)] for place in (read, kept)
+    )
+    channels = [a for a in own if a not in moving and a not in reduced]
+    if not channels or not any(a not in own and a not in reduced for a in moving):
+        return None
+    axis = max(channels, key=body.shape.__getitem__)
+    n, terms = body.shape[axis], size([body.shape[a] for a in reduced])
+    full = -(-n // CHANNELS) * CHANNELS / n
+    if n < CHANNELS or _now(node, index, (read, kept), lanes) <= full + TURN * lanes / terms:
+        return None
+    steps = {a: coefficient(read, index[a]) or 0 for a in reduced if a in own}
+    summed = sorted(steps, key=lambda a: -abs(steps[a]))
+    others = tuple(a for a in own if a not in reduced and a != axis)
+    return _Convolution(windows, filters, axis, others, tuple(summed))
+
+
+def _has_windows(factor: UOp) -> bool:
+    """Do windows overlap or leave something out? Those of one place side by side are a matrix."""
+    while factor.op in MOVEMENT or factor.op is Ops.CAST:
+        if factor.op is Ops.WINDOW and factor.arg[1:3] != (1, 1):
+            return True
+        factor = factor.src[0]
+    return False
+
+
+def _place(factor: UOp, index: Index) -> UOp:
+    """Where an element lies in what is stored: what is computed, or padded."""
+    while factor.op in MOVEMENT and factor.op is not Ops.PAD:
+        index, _ = source_index(factor, index)
+        factor = factor.src[0]
+    return flat(index, factor.shape)
+
+
+def _now(node: UOp, index: Index, places: tuple[UOp, UOp], lanes: int) -> float:
+    """The time of a sum as it stands, in that of full vectors: along the last axis of the result,
+    or along a summed one that both factors lie along."""
+    shape, reduced = node.src[0].shape, node.arg[1]
+    last = max(a for a, n in enumerate(shape) if n != 1 and a not in reduced)
+    times = [inf]
+    if coefficient(places[0], index[last]) == 1:
+        times.append(_steps_along(shape[last], lanes))
+    across = ACROSS if lanes >= LINE else 1.0
+    along = (a for a in reduced if all(coefficient(p, index[a]) == 1 for p in places))
+    times += [across * _steps_along(shape[a], lanes) for a in along]
+    return min(times)
+
+
+def _steps_along(n: int, lanes: int) -> float:
+    """The time of a row, in that of full vectors: what does not fill one is shorter vectors, and
+    single elements at the end."""
+    shorter = [1 << i for i in range(lanes.bit_length()) if LEAST <= 1 << i < lanes]
+    count = n // lanes + SHORTER * (sum(n // s % 2 for s in shorter) + n % min(LEAST, lanes))
+    return count * lanes / n
