@@ -287,6 +287,8 @@ def _encode(u: UOp, number: Mapping[UOp, int], names: Mapping[UOp, list[Any]]) -
         argument = _kernel_text(u, where)
     elif u.op is Ops.FUNCTION:
         argument = u.arg[:3]
+    elif u.op is Ops.EXP:
+        argument = None  # in how many steps: a hint, which changes no bit and is not written
     elif u.op not in _RULES:
         raise StateError(f"a bundle cannot hold the operation {u.op.name}{where}.")
     node = [u.op.name, u.dtype.name, [number[s] for s in u.src]]
