@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
-from ...uop.ops import UOp, size
+from ...uop.ops import Ops, UOp, size, toposort
 from ..kernel import Kernel, extent, length, static
 from ..transform import bind, bindable, block, parts_of, reorder
 from .common import (
@@ -51,7 +51,10 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
 
 
 def _turned(kernel: Kernel, vector: UOp) -> UOp | None:
-    """The axis along which something is read that lies across the vectors."""
+    """The axis along which something is read that lies across the vectors; none where a scan runs,
+    inside of whose loop nothing may."""
+    if any(n.op is Ops.SCAN for n in toposort(kernel.stores)):
+        return None
     for access in loads(kernel.stores):
         across = step(access, vector)
         if across is None or across >= LINE:
