@@ -153,8 +153,14 @@ MUTANTS = (
     Mutant(
         "maximum forgets NaN",
         "codegen.linearize",
-        "take = self.emit(Ops.OR, mask, (better, nan))",
-        "take = better",
+        "return self.emit(Ops.WHERE, dtype, (nan, b, better))",
+        "return better",
+    ),
+    Mutant(
+        "halves of vectors are one half twice",
+        "codegen.linearize",
+        "tuple(range(lanes, 2 * lanes)))",
+        "tuple(range(lanes)))",
     ),
     Mutant(
         "lanes are combined with themselves",
