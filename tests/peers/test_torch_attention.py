@@ -176,3 +176,32 @@ def test_any_size_on_both_devices(data: Any, m: int, t: int, d: int, n: int) -> 
         results.append([out.numpy(), *(leaf.grad.numpy() for leaf in x)])
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 160, 16), (1, 400, 2), (40, 8)], ids=str)
+@pytest.mark.parametrize("same", ["", "q", "k", "v", "a row of q"])
+def test_the_gradient_of_a_plain_sum_where_factors_are_constants(
+    device: str, same: str, shape: tuple[int, ...], causal: bool
+) -> None:
+    """What flows in is a constant then, and so may be a factor: sums need fewer loops."""
+    arrays = {name: normal(*shape).astype(np.float32) for name in "qkv"}
+    if same == "a row of q":
+        arrays["q"] = arrays["q"][..., :1, :]
+    elif same:
+        arrays[same] = np.full(shape, 0.5, np.float32)
+    ours: dict[str, Tensor] = {}
+    for name, array in arrays.items():
+        constant = name == same
+        ours[name] = Tensor.full(shape, 0.5) if constant else Tensor(array, requires_grad=True)
+    exact = {n: torch.tensor(a, dtype=torch.float64, requires_grad=True) for n, a in arrays.items()}
+    mine, others = list(ours.values()), list(exact.values())
+    if same == "a row of q":
+        mine[0], others[0] = mine[0].expand(*shape), others[0].expand(*shape)
+    mine[0].scaled_dot_product_attention(*mine[1:], is_causal=causal).sum().backward()
+    F.scaled_dot_product_attention(*others, is_causal=causal).sum().backward()
+    for name in ours:
+        if name != same:
+            grad = exact[name].grad
+            assert grad is not None
+            close(ours[name].grad, grad.numpy(), 1e-4)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from .recipes.contraction import product_of
 from .recipes.reduction import DEAR
 
 _CLOSED: Final = frozenset({Ops.REDUCE, Ops.INDEX})
+_NO_ROW: Final = -1  # the number of a range that nothing has
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,11 @@ def _column(store: UOp) -> UOp | None:
 
 
 def rows_of(sink: UOp) -> list[UOp]:
-    """The ranges over rows, outermost first: those that effects leave open."""
+    """The ranges over rows, outermost first: those that effects leave open. Where what is kept is
+    the same for all rows (the queries are constants), there is one."""
     effects = [n for n in sink.toposort() if n.op is Ops.AFTER]
     loops = frozenset[UOp]().union(*(ranges_of(n) for n in effects))
-    return sorted(loops, key=lambda r: int(r.arg[0]))
+    return sorted(loops, key=lambda r: int(r.arg[0])) or [UOp.range(0, 1, _NO_ROW)]
 
 
 def reductions_of(stores: Sequence[UOp]) -> list[UOp]:

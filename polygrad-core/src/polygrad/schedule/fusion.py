@@ -91,9 +91,9 @@ class Group:
     stored: list[UOp] = field(default_factory=list)
     reads: set[Group] = field(default_factory=set)  # kernels that must run before
     hoisted: list[frozenset[UOp]] = field(default_factory=list)
+    inlined: list[UOp] = field(default_factory=list)  # the reductions of those
     reduce_ranges: dict[tuple[int, tuple[int, ...]], tuple[UOp, ...]] = field(default_factory=dict)
     contraction: bool = False
-    reductions: int = 0
     next_range: int = 100
     needed_by: int = 0  # the numbers of all kernels that must run later, as bits
 
@@ -243,7 +243,7 @@ class Fusion:
         if any(r.arg[1] == "seq" for r in depends):
             return False  # it would be computed step by step
         contraction = is_contraction(node)
-        if kernel.reductions and (contraction or kernel.contraction):
+        if kernel.inlined and (contraction or kernel.contraction):
             return False
         if depends == frozenset(r for r in kernel.ranges if r.op is Ops.RANGE):
             return True
@@ -255,8 +255,8 @@ class Fusion:
     def _account(self, node: UOp, use: Use) -> None:
         kernel = use.kernel
         kernel.contraction |= is_contraction(node)
-        kernel.reductions += 1
         kernel.hoisted.append(use.depends)
+        kernel.inlined.append(node)
 
     def _absorb_copies(self, node: UOp, uses: dict[Use, list[Around | None]]) -> None:
         """Let a kernel that computes `node` store it for those kernels that would only copy it.

@@ -1,20 +1,23 @@
-"""Kernels that fit a machine's number of buffers.
+"""Kernels that can be: few enough buffers for the machine, and a place for each reduction.
 
-Fusion decides without asking how many buffers a kernel may have. Where one has too many, something
-it computes on the way is stored first (or its results are taken apart), and fusion decides again
-with that in mind; each round stores at least one value more, so this ends.
+Fusion decides without asking how many buffers a kernel may have, and before anything is simplified.
+Where a kernel has too many, or its reductions turn out to need different loops, something it
+computes on the way is stored first (or its results are taken apart), and fusion decides again with
+that in mind; each round stores at least one value more, so this ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Final
 
 from ..dtype import dtypes
 from ..errors import UnsupportedOp
-from ..uop.ops import ELEMENTWISE, Ops, UOp
-from .build import Builder
+from ..uop.linear import ranges_of
+from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
+from .build import Builder, KernelBuilder
 from .fusion import Fusion, Group, Use
 
 _STORABLE: Final = ELEMENTWISE | {Ops.REDUCE}
@@ -43,6 +46,11 @@ def add_cuts(
         first = group.stored[0]
         if first.op in (Ops.COPY, Ops.KERNEL, Ops.SCATTER):
             continue
+        apart = _apart(group, kernel)
+        if apart:
+            cuts.stored.update(apart)
+            found = True
+            continue
         most = limit(devices[first])
         if len(kernel.slots) <= most:
             continue
@@ -52,6 +60,24 @@ def add_cuts(
         else:
             cuts.stored.add(_piece(group, fusion, builder, most, devices[first]))
     return found
+
+
+def _apart(group: Group, kernel: KernelBuilder) -> list[UOp]:
+    """Reductions that must be stored because no order of loops has a place for all of them.
+
+    Fusion goes by the loops that a reduction is indexed with. A factor that is a constant (what
+    flows into the gradient of a sum) leaves some of them out when the kernel is written; two that
+    need different loops then cannot stand in one nest. The small ones are stored, which fusion
+    would have hoisted.
+    """
+    if len(group.inlined) < 2:
+        return []
+    loops = frozenset(r for r in group.ranges if r.op is Ops.RANGE)
+    needs = {ranges_of(n) & loops for n in toposort(kernel.stores) if n.op is Ops.REDUCE}
+    if all(a <= b or b <= a for a, b in combinations(needs, 2)):
+        return []
+    small = [n for n, h in zip(group.inlined, group.hoisted, strict=True) if h != loops]
+    return small or group.inlined[1:]
 
 
 def _piece(group: Group, fusion: Fusion, builder: Builder, most: int, device: str) -> UOp:
