@@ -159,7 +159,8 @@ def _columns(kernel: Kernel, rows: list[UOp], vector: UOp, lanes: int) -> Kernel
     looped = [r for r in reduced if kernel.kind(r) == "loop"]
     if wide and strip is not None and kernel.kind(strip) == "loop" and looped:
         innermost = reduced[-1]
-        if static(innermost) and length(innermost) % ACCUMULATORS == 0:
+        whole = static(innermost) and length(innermost) % ACCUMULATORS == 0
+        if whole and innermost in looped:
             kernel, first, last = factored(kernel, innermost, ACCUMULATORS)
             kernel = unroll(kernel, last)
             reduced[-1:] = in_order([first])
