@@ -399,10 +399,7 @@ GRAPHS: dict[str, tuple[Callable[[Any], None], str]] = {
         node("LEAF", new=["LEAF", "float32", [], ["state", "z", 5]]),
         "not well formed",
     ),
-    "leaf of another kind": (
-        node("LEAF", new=["LEAF", "float32", [], ["file", "w", 1]]),
-        "not well formed",
-    ),
+    "leaf of other kind": (node("LEAF", new=["LEAF", "float32", [], ["file", "w", 1]]), "not well"),
     "leaf of another shape": (
         node("LEAF", new=["LEAF", "float32", [], ["input", "x", 6]]),
         "not well formed",
