@@ -176,7 +176,7 @@ class _Function(Function):
         if instr.arg:  # as a number: the place may be outside of the array
             distance = instr.arg * instr.dtype.scalar.itemsize
             there = f"(const void *)((i64)({place.pointer}) + {distance})"
-            self.body.emit(f"__builtin_prefetch({there}, 0, {self.nearness(instr)});")
+            self.body.hint(f"__builtin_prefetch({there}, 0, {self.nearness(instr)});")
         if len(instr.src) == 1:
             self.names[at] = fetch(type, self._access(place, type, False, "const "))
             return

@@ -38,6 +38,11 @@ class Lines:
     def emit(self, text: str) -> None:
         self.lines.append(text)
 
+    def hint(self, text: str) -> None:
+        """A statement that adds nothing where it was printed before."""
+        if text not in self._known:
+            self.emit(self.learn(text, text))
+
     def learn(self, text: str, name: str) -> str:
         """What prints as `text` is called `name` until the scope ends."""
         self._known[text] = name

@@ -265,7 +265,7 @@ class _Function(Function):
         self.body.declared[name] = f"declare void @{name}(ptr, i32, i32, i32)"
         there = self.body.op(f"getelementptr {t}, ptr {place.pointer}, i64 {load.arg}")
         near = self.nearness(load)
-        self.body.emit(f"call void @{name}(ptr {there}, i32 0, i32 {near}, i32 1)")
+        self.body.hint(f"call void @{name}(ptr {there}, i32 0, i32 {near}, i32 1)")
 
     def _masked_load(self, instr: Instr, place: _Place, gate: str, other: str) -> str:
         t, mask = type_of(instr.dtype), vector("i1", instr.dtype.lanes)
