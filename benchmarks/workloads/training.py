@@ -138,7 +138,7 @@ def _model(net: Any, x: Any, y: Any, classes: bool) -> Step:
         loss=loss,
     )
     model.set_optimizer("adam", lr=RATE)
-    data = {"x": x, "y": y}
+    data = {"x": Tensor(x).realize(), "y": Tensor(y).realize()}  # where the peers' arrays are
     return lambda: model.train_step(data)
 
 

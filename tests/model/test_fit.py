@@ -159,6 +159,41 @@ def test_set_optimizer_then_single_steps() -> None:
     assert losses == list(line().fit(DATA, epochs=3, optimizer="sgd", lr=0.05))
 
 
+def test_single_steps_read_tensors_where_they_are(device: str) -> None:
+    """F111: the same losses as of arrays; of another dtype they are cast as arrays are."""
+    model, other = line(), line()
+    for trained in (model, other):
+        trained.set_optimizer("sgd", lr=0.05)
+    tensors = {n: Tensor(v).realize() for n, v in DATA.items()}
+    tensors["x"] = tensors["x"].cast("float16")
+    losses = [model.train_step(tensors) for _ in range(3)]
+    assert losses == [other.train_step(DATA) for _ in range(3)]
+    np.testing.assert_array_equal(tensors["y"].numpy(), DATA["y"])
+
+
+def test_a_parameter_may_be_the_batch_that_it_is_trained_on() -> None:
+    """What a step writes is read as it was before."""
+    model, other = line(1), line(1)
+    for trained in (model, other):
+        trained.set_optimizer("sgd", lr=0.05)
+    for _ in range(3):
+        batch = {n: other.states[n].tensor.numpy() for n in ("w", "b")}
+        mine = model.train_step(x=model.states["w"].tensor, y=model.states["b"].tensor + 1)
+        assert mine == other.train_step(x=batch["w"], y=batch["b"] + 1)
+        for name in ("w", "b"):
+            now = (m.states[name].tensor.numpy() for m in (model, other))
+            np.testing.assert_array_equal(*now)
+
+
+def test_a_step_on_the_wrong_batch_leaves_the_model_as_it_was() -> None:
+    model = line()
+    model.set_optimizer("adam", lr=0.05)
+    for wrong in ({"x": X[:2], "y": X}, {"x": X}, {"x": X, "y": X, "z": X}):
+        with pytest.raises((ShapeError, ArgumentError)):
+            model.train_step(wrong)
+    assert list(model.states) == ["w", "b"] and model.optimizer_config()["steps"] == 0
+
+
 def test_an_incomplete_batch_is_dropped_when_asked() -> None:
     """F107."""
     data = {k: np.resize(v, 12) for k, v in DATA.items()}

@@ -37,8 +37,12 @@ class Input:
         view, shape = host_array(self.label, value, self.spec.dtype)
         if shape != self.shape:
             check_shape(self.label, shape, self.spec, sizes)
+        return self.holding(view)
+
+    def holding(self, data: memoryview) -> Buffer:
+        """A Buffer with room for the largest that starts with these bytes."""
         buffer = Buffer.of_pool(pool(self.device), self.nbytes)
-        buffer.write(view)
+        buffer.write(data)
         return buffer
 
     def _take_tensor(self, value: Tensor, sizes: Values) -> Buffer:

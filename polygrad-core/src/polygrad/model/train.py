@@ -29,7 +29,8 @@ from ..uop.sizes import variables_in
 from .capture import State, draw_variables
 from .data import Batch, Batches
 from .history import History, Progress, Step
-from .signature import Spec
+from .ports import Ports
+from .signature import Spec, Values
 from .tuned import offered
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ _FLOAT = struct.Struct("f")
 class Trainer:
     """The training step of a Model with one optimizer, whose memory is state of the Model."""
 
-    def __init__(self, model: Runnable, optimizer: Optimizer) -> None:
-        self.model, self.optimizer = model, optimizer
+    def __init__(self, model: Runnable, optimizer: Optimizer, ports: Ports) -> None:
+        self.model, self.optimizer, self.ports = model, optimizer, ports
         self.names = [n for n, s in model.states.items() if s.role == "param"]
         if not self.names:
             raise StateError("the Model has no parameter to train.")
         entry = model.captured.entrypoints["train"]
-        self.draws = entry.draws
+        self.draws, self.checked = entry.draws, bool(entry.checks)
         drawn = draw_variables() if self.draws else ()
         self.variables = variables_in(n for i in entry.inputs for n in model.specs[i].shape)
         rate, rate_node = scalar_variable("learning_rate", dtypes.float32)
@@ -63,8 +64,6 @@ class Trainer:
                 updates,
                 model.holders(),
             )
-        self.buffers = [Buffer(model.device, model.specs[n].nbytes) for n in entry.inputs]
-        self.inputs = list(zip(entry.inputs, self.buffers, strict=True))
         self.loss = memoryview(bytearray(4))
 
     def _updates(self, loss: UOp, rate: Tensor) -> dict[UOp, UOp]:
@@ -107,18 +106,22 @@ class Trainer:
         kind, dot, number = key.partition(".")
         return PREFIX + kind + (f".{self.names[int(number)]}" if dot else "")
 
-    def __call__(self, batch: Batch) -> float:
+    def on(self, batch: Batch) -> float:
+        """One step on the bytes of a batch."""
+        buffers = [port.holding(batch[name]) for name, port in self.ports.inputs]
+        return self(buffers, batch.sizes)
+
+    def __call__(self, buffers: Sequence[Buffer], sizes: Values) -> float:
         """One step; gives the loss before it."""
         optimizer = self.optimizer
-        for name, buffer in self.inputs:
-            buffer.write(batch[name])
         at = optimizer.steps + 1
         rate = rates.resolve(optimizer.schedule, at)
         numbers: tuple[int, ...] = self.model.generator.take(self.draws) if self.draws else ()
         if self.variables:
-            numbers += tuple([batch.sizes[v] for v in self.variables])
-        self.model.check_indices("train", self.buffers, numbers, batch.sizes)
-        (loss,) = self.step(self.buffers, (rate, *numbers))
+            numbers += tuple([sizes[v] for v in self.variables])
+        if self.checked:
+            self.model.check_indices("train", buffers, numbers, sizes)
+        (loss,) = self.step(buffers, (rate, *numbers))
         optimizer.steps = at
         loss.read_into(self.loss)
         return _FLOAT.unpack(self.loss)[0]  # type: ignore[no-any-return]
@@ -141,7 +144,7 @@ def loop(
         for epoch in range(epochs):
             started = time.perf_counter()
             for batch in source.epoch(epoch):
-                losses.append(trainer(batch))
+                losses.append(trainer.on(batch))
                 if watched:
                     at = Step(len(losses), epoch + 1, losses[-1])
                     shown.step(at)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal
 
-from ..device.buffer import Buffer
 from ..engine import use
+from ..engine.owner import explicit
 from ..errors import ArgumentError, StateError, public, shown
 from ..nn.lr import checked
 from ..nn.optim import Optimizer
@@ -15,7 +15,9 @@ from ..nn.optim import make as make_optimizer
 from . import data as batches
 from .graph import Entrypoint
 from .history import History
+from .ports import Ports
 from .runnable import Runnable, mapping
+from .signature import Values, check_names
 from .train import Callback, Trainer, loop
 
 
@@ -67,6 +69,8 @@ class Trainable(Runnable):
     def train_step(self, data: Mapping[str, Any] | None = None, /, **named: Any) -> float:
         """One step on one batch with the optimizer that is set; gives the loss before it.
 
+        Arrays are copied. A Tensor of the declared dtype on the Model's device is read where it is.
+
         >>> loss = lambda out, y: (out["output"] - y).square().mean()
         >>> spec = Tensor.empty(4, 1)
         >>> model = Model(nn.Linear(1, 1), {"x": spec}, {"y": spec}, loss)
@@ -75,12 +79,22 @@ class Trainable(Runnable):
         >>> model.train_step(x=x, y=x) > model.train_step(x=x, y=x)
         True
         """
-        entry = self._training_entry()
-        wanted = {n: self.specs[n] for n in entry.inputs}
-        batch = batches.one({**mapping(data), **named}, wanted, "train_step")
-        trainer = self._trained_by(None, None)
-        with use(self.runtime):
-            return trainer(batch)
+        runtime = self.runtime
+        if explicit.get() is not runtime.owner or runtime.disposed:
+            with use(runtime):
+                return self.train_step(data, **named)
+        ports = self._ports.get("train") or self._training_ports()
+        given = {**mapping(data), **named} if named else mapping(data)
+        if given.keys() != ports.names:
+            check_names(given, dict(ports.inputs), "train_step")
+        sizes: Values = {}
+        buffers = [port.take(given[name], sizes) for name, port in ports.inputs]
+        trainer = self._trainer or self._trained_by(None, None)
+        return trainer(buffers, sizes)
+
+    def _training_ports(self) -> Ports:
+        self._training_entry()
+        return self._ports.get("train") or self._made_ports("train")
 
     def _training_entry(self) -> Entrypoint:
         self._check_alive()
@@ -94,18 +108,16 @@ class Trainable(Runnable):
         entry = self._entrypoint("loss")
         wanted = {n: self.specs[n] for n in entry.inputs}
         source = batches.batches(validation, wanted, batch_size, "drop", False)
-        inputs = {n: Buffer(self.device, s.nbytes) for n, s in wanted.items()}
 
         def evaluate() -> float:
             ports = self._ports.get("loss") or self._made_ports("loss")
             plan = self._plans.get("loss") or self._made_plan("loss", entry)
             losses = []
             for batch in source.epoch(0):
-                for name, buffer in inputs.items():
-                    buffer.write(batch[name])
+                buffers = [port.holding(batch[name]) for name, port in ports.inputs]
                 numbers = self._numbers(entry, batch.sizes)
-                self.check_indices("loss", list(inputs.values()), numbers, batch.sizes)
-                made = plan(list(inputs.values()), numbers)
+                self.check_indices("loss", buffers, numbers, batch.sizes)
+                made = plan(buffers, numbers)
                 losses.append(ports.tensors(made, batch.sizes)["loss"].item())
             return float(sum(losses) / len(losses))
 
@@ -183,7 +195,7 @@ class Trainable(Runnable):
         if lr is not None:
             self.optimizer.set_schedule(lr)
         if self._trainer is None:
-            self._trainer = Trainer(self, self.optimizer)
+            self._trainer = Trainer(self, self.optimizer, self._training_ports())
         return self._trainer
 
     def _is_current(self, optimizer: str | Optimizer) -> bool:
