@@ -20,7 +20,7 @@ from polygrad.contract import CopyStep, Launch, LinearProgram, Plan, PlanBuffer,
 from polygrad.dtype import dtypes
 from polygrad.errors import ArgumentError
 from polygrad.uop.ops import Ops
-from polygrad_backend_cpu.executor_text import POOL, WALK_BYTES
+from polygrad_backend_cpu.layout import POOL, WALK_BYTES
 from polygrad_backend_cpu.pool import Pool, pool
 from polygrad_backend_cpu.tables import Block, Step, Tables, phases
 
@@ -28,7 +28,7 @@ F32, I64 = dtypes.float32, dtypes.int64
 BIG = 10**9  # flops: enough that the step is split
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4, 8])
+@pytest.fixture(scope="module", params=[1, 2, 3, 4, 8, 12])
 def many(request: pytest.FixtureRequest, runner: Any) -> Iterator[Any]:
     """A device of that many threads, whatever the machine has."""
     made = runner(request.param)
@@ -136,6 +136,18 @@ def test_results_do_not_depend_on_threads(many: Any, build: Any) -> None:
         expected += data[:, c]
     got = many(b.program(flops=BIG), data, np.zeros(rows, np.float32))[1]
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 3, 5, 7, 8, 11, 12, 13, 31, 100])
+def test_every_tile_is_run_once(many: Any, build: Any, tiles: int) -> None:
+    """However few or many of them the shares of the threads have."""
+    b = build()
+    y = b.param(I64, tiles, "rw")
+    (i,) = b.block(tiles)
+    b.store(y, i, b.add(b.load(y, i), b.const(1)))
+    program = b.program(flops=BIG)
+    for _ in range(3):
+        np.testing.assert_array_equal(many(program, np.arange(tiles))[0], np.arange(tiles) + 1)
 
 
 def test_each_thread_has_its_own_scratch(many: Any, build: Any) -> None:

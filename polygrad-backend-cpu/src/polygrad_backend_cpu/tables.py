@@ -1,4 +1,4 @@
-"""The tables that the executor walks (`executor_text.py` has their layout), built once per Plan.
+"""The tables that the executor walks (`layout.py`), built once per Plan.
 
 Steps that share no data form a *phase*. Inside it an *item* is either one step split into tiles or
 a row of small steps that one thread runs in order. Which steps are small is an estimate from the
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from polygrad.contract import LinearProgram, Postfix, evaluate
 
-from . import executor_text as layout
+from . import layout
 
 ALIGN = 64
 FLOPS_PER_US = 10e3  # of one core, for estimates
@@ -145,8 +145,10 @@ class Tables:
             self._first[block], count = count, count + block.slots
         self._varying = {block: i for block, i in self._first.items() if not block.constant}
         self._slots = Slots(count)
+        shares = layout.shares_of(threads)
+        self._item_bytes = layout.item_bytes(shares)
         sizes = (layout.PLAN_BYTES, layout.PHASE_BYTES * len(groups),
-                 layout.ITEM_BYTES * sum(map(len, groups)),
+                 self._item_bytes * sum(map(len, groups)),
                  layout.STEP_BYTES * len(steps))  # fmt: skip
         self._memory = ctypes.create_string_buffer(sum(sizes) + ALIGN)
         self._phases = aligned(self._memory)  # first: its counters have cache lines of their own
@@ -158,7 +160,7 @@ class Tables:
         self._put(
             self.plan, layout.PLAN, phases=self._phases, phase_count=len(groups),
             steps=self._steps, step_count=len(steps), scratch=scratch, stride=stride,
-            threads=threads,
+            threads=threads, shares=shares,
         )  # fmt: skip
 
     def point(self, buffer: int, address: int) -> None:
@@ -222,5 +224,5 @@ class Tables:
             for numbers in group:
                 row = 0 if steps[numbers[0]].split else len(numbers)
                 self._put(item, layout.ITEM, steps=step, step_count=row)
-                item += layout.ITEM_BYTES
+                item += self._item_bytes
                 step += layout.STEP_BYTES * len(numbers)
