@@ -106,7 +106,7 @@ def test_small_and_split_steps_mix(three: Any, build: Any) -> None:
 
 def test_steps_without_edges_share_a_phase() -> None:
     def step(split: bool) -> Step:
-        return Step(0, (), Block("", (), (), 1), split, 1.0, 0)
+        return Step(0, (), Block("", (), (), 1), split, 1.0, 0, 0)
 
     small, split = step(False), step(True)
     assert phases([split, split], []) == [[[0], [1]]]

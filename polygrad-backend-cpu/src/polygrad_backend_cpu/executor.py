@@ -25,7 +25,6 @@ from .memory import CpuAllocator, Memory
 from .pool import pool, pool_is_made
 from .tables import (
     ALIGN,
-    BYTES_PER_US,
     SMALL_US,
     TICKET_US,
     TICKETS_PER_THREAD,
@@ -37,6 +36,7 @@ from .tables import (
     aligned,
     estimate,
     phases,
+    traffic,
 )
 
 ROUSE_US = 60.0  # waking sleeping workers costs 30 us: only for this much work
@@ -193,18 +193,20 @@ def _step(
     plan: Plan, step: Launch | CopyStep, programs: Mapping[str, Program], threads: int
 ) -> Step:
     if isinstance(step, CopyStep):
-        tiles, work = -(-step.nbytes // COPY_TILE), 2 * step.nbytes / BYTES_PER_US
+        tiles, nbytes = -(-step.nbytes // COPY_TILE), 2 * step.nbytes
+        work = estimate(0, nbytes)
         split, chunk = _split(tiles, work, threads)
         block = Block("i", ((step.nbytes,),), ((tiles,),), chunk)
-        return Step(pool().copy, (step.dst, step.src), block, split, work, 0)
+        return Step(pool().copy, (step.dst, step.src), block, split, work, nbytes, 0)
     program, linear = programs[step.program], plan.programs[step.program]
     grid = step.grid or linear.grid
     largest = {v.name: v.hi for v in plan.variables}
     tiles = math.prod(int(evaluate(g, largest)) for g in grid)
-    work = estimate(linear)
+    touched = traffic(linear)
+    work = estimate(linear.flops, touched)
     split, chunk = _split(tiles, work, threads)
     block = Block(program.entry.kinds, step.scalars, grid, chunk)
-    return Step(program.address, step.buffers, block, split, work, program.entry.scratch)
+    return Step(program.address, step.buffers, block, split, work, touched, program.entry.scratch)
 
 
 def _split(tiles: int, work: float, threads: int) -> tuple[bool, int]:

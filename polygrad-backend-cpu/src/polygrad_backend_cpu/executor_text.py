@@ -2,10 +2,10 @@
 
 Memory it walks (built by `tables.py`; a bar marks the next cache line, offsets stand below):
 
-    Plan   its phases; all its steps in order; scratch: base, bytes per thread; how many threads,
-           how many shares
+    Plan   its phases; all its steps in order; scratch: base, bytes per thread; how many threads
     Phase  its items; how many tickets they have; whether others wait for its end | tickets done
-    Item   its steps; how many (0: one step, split into tiles); its tickets | next of each share
+    Item   its steps; how many (0: one step, split into tiles); its tickets; how many shares of them
+           | next ticket of each share
     Step   function, params, variables, extent (tiles, tiles per ticket)
     Pool   signal | sleepers | plan, epoch, stop, how many workers there ever were, spins
            | what each worker walks, to free plans safely
@@ -32,7 +32,18 @@ import sys
 from collections.abc import Mapping
 
 from .executor_walk import WALK
-from .layout import ITEM, LINE, PHASE, PHASE_BYTES, PLAN, POOL, STEP, STEP_BYTES, WALK_BYTES
+from .layout import (
+    ITEM,
+    LINE,
+    MOST_SHARES,
+    PHASE,
+    PHASE_BYTES,
+    PLAN,
+    POOL,
+    STEP,
+    STEP_BYTES,
+    WALK_BYTES,
+)
 
 EPOCH_BITS = 0x7FFFFFFF
 
@@ -69,7 +80,7 @@ _TABLES = {
     "item": _Table(ITEM),
     "step": _Table(STEP | {"bytes": STEP_BYTES}),
     "pool": _Table(POOL | {"walk_bytes": WALK_BYTES}),
-    "limit": _Table({"epoch": EPOCH_BITS, "line": LINE}),
+    "limit": _Table({"epoch": EPOCH_BITS, "line": LINE, "shares": MOST_SHARES}),
 }
 
 
@@ -165,10 +176,7 @@ entry:
   %phases = load ptr, ptr %phases.p
   %phase.count = load i64, ptr %phase.count.p
   %fresh = shl i64 %epoch, 32
-  %shares.p = getelementptr i8, ptr %plan, i64 {plan.shares}
-  %shares = load i64, ptr %shares.p
-  %lines = add i64 %shares, 1
-  %item.bytes = mul i64 %lines, {limit.line}
+  %item.bytes = call i64 @item_bytes(ptr %plan)
   br label %phase.test
 phase.test:
   %i = phi i64 [ 0, %entry ], [ %i.next, %phase.done ]
@@ -195,7 +203,9 @@ item:
   %tickets.p = getelementptr i8, ptr %item.p, i64 {item.tickets}
   %steps.p = getelementptr i8, ptr %item.p, i64 {item.steps}
   %row.count.p = getelementptr i8, ptr %item.p, i64 {item.step_count}
+  %shares.p = getelementptr i8, ptr %item.p, i64 {item.shares}
   %row.count = load i64, ptr %row.count.p
+  %shares = load i64, ptr %shares.p
   %split = icmp eq i64 %row.count, 0
   br i1 %split, label %tiles, label %share.test
 tiles:

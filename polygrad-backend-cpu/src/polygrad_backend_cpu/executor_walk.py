@@ -59,6 +59,16 @@ done:
 
 ; ---- shares
 
+define internal i64 @item_bytes(ptr %plan) nounwind {{
+  %threads.p = getelementptr i8, ptr %plan, i64 {plan.threads}
+  %threads = load i64, ptr %threads.p
+  %few = icmp slt i64 %threads, {limit.shares}
+  %most = select i1 %few, i64 %threads, i64 {limit.shares}
+  %lines = add i64 %most, 1
+  %bytes = mul i64 %lines, {limit.line}
+  ret i64 %bytes
+}}
+
 define internal ptr @share_next(ptr %item, i64 %share) nounwind {{
   %lines = mul i64 %share, {limit.line}
   %offset = add i64 %lines, {item.next}
@@ -90,14 +100,9 @@ entry:
   %stride = load i64, ptr %stride.p
   %skip = mul i64 %stride, %thread
   %scratch = getelementptr i8, ptr %scratch.base, i64 %skip
-  %shares.p = getelementptr i8, ptr %plan, i64 {plan.shares}
   %threads.p = getelementptr i8, ptr %plan, i64 {plan.threads}
-  %shares = load i64, ptr %shares.p
   %threads = load i64, ptr %threads.p
-  %scaled = mul i64 %thread, %shares
-  %home = udiv i64 %scaled, %threads
-  %lines = add i64 %shares, 1
-  %item.bytes = mul i64 %lines, {limit.line}
+  %item.bytes = call i64 @item_bytes(ptr %plan)
   br label %phase.test
 phase.test:
   %i = phi i64 [ 0, %entry ], [ %i.next, %phase.done ]
@@ -124,6 +129,10 @@ item:
   %tickets.p = getelementptr i8, ptr %item.p, i64 {item.tickets}
   %steps.p = getelementptr i8, ptr %item.p, i64 {item.steps}
   %row.count.p = getelementptr i8, ptr %item.p, i64 {item.step_count}
+  %shares.p = getelementptr i8, ptr %item.p, i64 {item.shares}
+  %shares = load i64, ptr %shares.p
+  %scaled = mul i64 %thread, %shares
+  %home = udiv i64 %scaled, %threads
   br label %share.test
 share.test: ; the thread's own share first, then the others in a circle
   %turn = phi i64 [ 0, %item ], [ %turn.next, %share.done ]

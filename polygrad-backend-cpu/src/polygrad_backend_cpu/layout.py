@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Final
 
 PLAN: Final = {"phases": 0, "phase_count": 8, "steps": 16, "step_count": 24, "scratch": 32,
-               "stride": 40, "threads": 48, "shares": 56}  # fmt: skip
+               "stride": 40, "threads": 48}  # fmt: skip
 PLAN_BYTES: Final = 64
 PHASE: Final = {"items": 0, "item_count": 8, "total": 16, "wake": 24, "done": 64}
 PHASE_BYTES: Final = 128
 LINE: Final = 64  # bytes of a cache line: what one thread writes often has its own
-ITEM: Final = {"steps": 0, "step_count": 8, "tickets": 16, "next": LINE}
+ITEM: Final = {"steps": 0, "step_count": 8, "tickets": 16, "shares": 24, "next": LINE}
 STEP: Final = {"function": 0, "params": 8, "variables": 16, "extent": 24}
 STEP_BYTES: Final = 32
 POOL: Final = {"signal": 0, "sleepers": 64, "plan": 128, "epoch": 136, "stop": 144, "workers": 152,
@@ -20,11 +20,6 @@ WALK_BYTES: Final = 64
 MOST_SHARES: Final = 8  # a thread out of work looks at each of them
 
 
-def shares_of(threads: int) -> int:
-    """Into how many shares the tickets of an item are cut."""
-    return min(threads, MOST_SHARES)
-
-
-def item_bytes(shares: int) -> int:
+def item_bytes(threads: int) -> int:
     """The next ticket of each share has a cache line of its own."""
-    return LINE * (1 + shares)
+    return LINE * (1 + min(threads, MOST_SHARES))

@@ -21,6 +21,7 @@ FLOPS_PER_US = 10e3  # of one core, for estimates
 BYTES_PER_US = 10e3
 SMALL_US = 4.0  # a step below this is not split
 TICKET_US = 8.0  # about the work of one ticket; an estimate, several times that of tiles
+KEPT = 16 << 20  # bytes of a step, a part of which the caches have when the next one comes
 TICKETS_PER_THREAD = 16  # two cores differ by a tenth: of 8 each the last costs 3 % more
 
 OPERATORS = frozenset(("+", "-", "*", "//", "%", "max", "min"))  # of a postfix expression
@@ -84,16 +85,28 @@ class Step(NamedTuple):
     block: Block
     split: bool
     work: float  # microseconds on one core, estimated
+    nbytes: float  # read and written
     scratch: int
 
 
 # ---- phases: which steps may run together
 
 
-def estimate(program: LinearProgram) -> float:
+def traffic(program: LinearProgram) -> float:
+    """Bytes that one launch reads and writes."""
+    return program.bytes or sum(p.size * p.dtype.itemsize for p in program.params)
+
+
+def estimate(flops: float, nbytes: float) -> float:
     """Microseconds of one launch on one core."""
-    touched = program.bytes or sum(p.size * p.dtype.itemsize for p in program.params)
-    return program.flops / FLOPS_PER_US + touched / BYTES_PER_US
+    return flops / FLOPS_PER_US + nbytes / BYTES_PER_US
+
+
+def _shares(nbytes: float, threads: int) -> int:
+    """Into how many shares the tickets of an item are cut: one of each thread, if its caches may
+    still have a part of what the step before left there. What is larger, threads walk side by
+    side."""
+    return 1 if nbytes > KEPT else min(threads, layout.MOST_SHARES)
 
 
 def phases(steps: Sequence[Step], edges: Sequence[tuple[int, int]]) -> list[list[list[int]]]:
@@ -145,8 +158,7 @@ class Tables:
             self._first[block], count = count, count + block.slots
         self._varying = {block: i for block, i in self._first.items() if not block.constant}
         self._slots = Slots(count)
-        shares = layout.shares_of(threads)
-        self._item_bytes = layout.item_bytes(shares)
+        self._threads, self._item_bytes = threads, layout.item_bytes(threads)
         sizes = (layout.PLAN_BYTES, layout.PHASE_BYTES * len(groups),
                  self._item_bytes * sum(map(len, groups)),
                  layout.STEP_BYTES * len(steps))  # fmt: skip
@@ -160,7 +172,7 @@ class Tables:
         self._put(
             self.plan, layout.PLAN, phases=self._phases, phase_count=len(groups),
             steps=self._steps, step_count=len(steps), scratch=scratch, stride=stride,
-            threads=threads, shares=shares,
+            threads=threads,
         )  # fmt: skip
 
     def point(self, buffer: int, address: int) -> None:
@@ -223,6 +235,8 @@ class Tables:
             )  # fmt: skip
             for numbers in group:
                 row = 0 if steps[numbers[0]].split else len(numbers)
-                self._put(item, layout.ITEM, steps=step, step_count=row)
+                nbytes = sum(steps[n].nbytes for n in numbers)
+                shares = _shares(nbytes, self._threads)
+                self._put(item, layout.ITEM, steps=step, step_count=row, shares=shares)
                 item += self._item_bytes
                 step += layout.STEP_BYTES * len(numbers)
