@@ -112,6 +112,8 @@ class Adam(Optimizer):
         p <- p - lr * (m / c1) / (sqrt(v / c2) + eps)
 
     c = 1 - bᵗ is kept as the same moving average of ones, which needs no power and loses no digits.
+    What is the same for all elements is taken together (the end of the paper's section 2): one
+    division and one root an element.
     `weight_decay` adds ``weight_decay * p`` to the gradient. With `amsgrad` the largest v so far
     takes v's place (Reddi, Kale and Kumar 2018).
 
@@ -168,6 +170,8 @@ class Adam(Optimizer):
         c2 = self.state["c2"] * b2 + (1 - b2)
         made: list[Update] = [(self.state["c1"], c1), (self.state["c2"], c2)]
         rate, c1, c2 = (t.reshape(()) for t in (self.lr, c1, c2))  # parameters may be 0-d
+        root = c2.sqrt()
+        factor, least = root / c1, root * eps
         for i, p, g in with_gradient(self.params, gradients):
             old, decay = p.detach(), self.decay_of(i)
             if decay and not self.decoupled:
@@ -178,7 +182,7 @@ class Adam(Optimizer):
             if self.config["amsgrad"]:
                 spread = self.state[f"largest.{i}"].maximum(v)
                 made.append((self.state[f"largest.{i}"], spread))
-            move = (m / c1) / ((spread / c2).sqrt() + eps)
+            move = m * factor / (spread.sqrt() + least)
             if decay and self.decoupled:
                 move = move + old * decay
             move = self._scaled(old, move)
