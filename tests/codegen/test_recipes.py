@@ -16,7 +16,7 @@ from polygrad.codegen.transform import unmix
 from polygrad.contract import Instr, LinearProgram
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
-from polygrad.uop.linear import coefficient
+from polygrad.uop.linear import coefficient, ranges_of
 from polygrad.uop.ops import Ops, UOp, size, toposort
 
 # A processor with 512-bit vectors, whatever this one has.
@@ -136,6 +136,25 @@ def test_a_matrix_from_memory_is_asked_for_ahead() -> None:
     (few,) = (k for k in kernels if k.recipe == "contraction")
     assert asked(few) == [(6 * 768, 3072 * 768)]
     assert [length(r) for r in few.of_kind("grid")] == [3072 // 6]
+
+
+def test_the_tiles_of_a_strip_ask_for_all_of_the_next() -> None:
+    """A product whose second factor lies in panels beyond the second cache."""
+    n = 1024
+    items = schedule([matmul(leaf(n, n), leaf(n, n))], "cpu").items
+    kernel = choose(canonical(items[-1].sink), WIDE)
+    (hint,) = (s for s in toposort(kernel.stores) if s.op is Ops.LOAD and s.arg == 0)
+    place = hint.src[0].src[1]
+    (strip,) = (entry[2] for entry in kernel.log if entry[0] == "ask")
+    assert place.lo == 0
+    assert place.hi is not None and place.hi < n * n
+    moving = [r for r in ranges_of(place) if r.arg[0] != strip]
+    reached = {0}
+    for loop in moving:
+        step = coefficient(place, loop)
+        assert step
+        reached = {at + i * step for at in reached for i in range(length(loop))}
+    assert {at // 16 for at in reached} == set(range(32 * n // 16))
 
 
 def test_what_the_caches_hold_is_not_asked_for() -> None:

@@ -173,7 +173,7 @@ class _Function(Function):
         place, type = self.places[instr.src[0]], type_of(instr.dtype)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch
-        if instr.arg:  # as a number: the place may be outside of the array
+        if instr.arg is not None:  # as a number: the place may be outside of the array
             distance = instr.arg * instr.dtype.scalar.itemsize
             there = f"(const void *)((i64)({place.pointer}) + {distance})"
             self.body.hint(f"__builtin_prefetch({there}, 0, {self.nearness(instr)});")

@@ -165,13 +165,15 @@ class Function(ABC):
 
     def nearness(self, load: Instr) -> int:
         """How near the caches shall have what a LOAD asks for ahead, of 3: vectors that are read in
-        this place alone pass through the first cache, so the second (2) does.
+        this place alone pass through the first cache, so the second (2) does, as for what is only
+        asked for here.
 
         Measured on AVX-512: a matrix times a vector 1.13x with 2, 1.06x with 3; layer norm, which
         reads its rows three times, 0.9x with 2.
         """
         base = self.ops[self.ops[load.src[0]].src[0]].arg
-        return 2 if load.dtype.lanes > 1 and self.reads[base] == 1 else 3
+        once = load.dtype.lanes > 1 and self.reads[base] == 1
+        return 2 if once or load.arg == 0 else 3
 
     def unsupported(self, op: Ops) -> UnsupportedOp:
         return UnsupportedOp(f"cpu cannot print {op} (program {self.program.name})")

@@ -240,7 +240,7 @@ class _Function(Function):
     def on_load(self, at: int, instr: Instr) -> None:
         place = self.places[instr.src[0]]
         t, notes = type_of(instr.dtype), place.notes(instr.dtype, aligned=False, load=True)
-        if instr.arg:
+        if instr.arg is not None:
             self._prefetch(place, instr)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch

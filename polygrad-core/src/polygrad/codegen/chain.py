@@ -31,12 +31,11 @@ from .lower import index_dtype, lowered
 from .recipes import fitting
 from .recipes.common import second_cache
 from .recipes.contraction import product_of, register_tile
-from .transform import unmix
+from .transform import LINE, unmix
 
 TILES: Final = 8  # register tiles of a block, one below the other; half where all are products
 COLUMNS: Final = 4  # vectors of columns that a limit is rounded up to where rows are reduced
 PAIR: Final = 2  # vectors of a tile with the most rows, for which those of a block are rounded
-LINE: Final = 64  # bytes
 PAGE: Final = 2048  # rows so far apart, or a multiple, meet in few sets of the first cache
 
 

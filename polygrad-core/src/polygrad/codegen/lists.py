@@ -115,6 +115,12 @@ def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     return verbs.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
 
 
+def _ask(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
+    _takes(3, "ask", numbers)
+    load, *loops = numbers
+    return verbs.ask(kernel, load, *(_range(kernel, n, "ask") for n in loops))
+
+
 def _ungate(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     made = ungated(kernel)
     if made is kernel:
@@ -139,6 +145,7 @@ _VERBS: Final[Mapping[str, Callable[[Kernel, Sequence[int]], Kernel]]] = {
     "stage": _stage,
     "stream": _stream,
     "prefetch": _prefetch,
+    "ask": _ask,
     "ungate": _ungate,
 }
 

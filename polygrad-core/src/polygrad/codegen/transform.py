@@ -33,6 +33,8 @@ from .kernel import (
     substitute,
 )
 
+LINE = 64  # bytes of a cache line
+
 
 class ScheduleError(PolygradError, ValueError):
     """A verb that is not legal for this kernel."""
@@ -391,6 +393,46 @@ def prefetch(kernel: Kernel, number: int, loop: UOp, steps: int) -> Kernel:
     made = UOp(Ops.LOAD, load.dtype, load.src, distance * steps)
     stores = tuple(substitute(kernel.stores, {load: made}))
     return replace(kernel, stores=stores).logged("prefetch", number, loop.arg[0], steps)
+
+
+def ask(kernel: Kernel, number: int, strip: UOp, tiles: UOp) -> Kernel:
+    """Have load `number` ask for the strip that it will read in the next step of range `strip`,
+    part by part: every step of `tiles` reads the whole of this one and asks for another part of the
+    next. A hint, for strips that come from beyond the cache in which the tiles find them again.
+
+    `number` counts as in `prefetch`; what is asked for is an address within the buffer.
+    """
+    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+    load = read[number] if 0 <= number < len(read) else None
+    if load is None or len(load.src) > 1 or load.dtype.is_narrow:
+        raise ScheduleError(f"ask: there is no load {number} that could ask for more")
+    param, index = load.src[0].src
+    inner = [r for r in kernel.order if r in ranges_of(index) and kernel.kind(r) != "grid"]
+    steps = next((r for r in inner if kernel.kind(r) == "loop" and r in kernel.reduced), None)
+    if steps is None or not all(map(static, (strip, tiles, steps))) or tiles in ranges_of(index):
+        raise ScheduleError(f"ask: load {number} reads no strip of range {strip.arg[0]} again")
+    whole, parts = coefficient(index, strip), length(tiles) * length(steps)
+    line = LINE // load.dtype.itemsize
+    if whole is None or whole != _dense(index, inner) or whole % parts or whole // parts > line:
+        raise ScheduleError(f"ask: load {number} reads no strip that comes in {parts} parts")
+    next_one = {r: UOp.index(r.src[0].arg) for r in inner}
+    next_one[strip] = (strip + 1) % length(strip)
+    part = (tiles * length(steps) + steps) * (whole // parts)
+    place = UOp(Ops.INDEX, param.dtype, (param, substitute((index,), next_one)[0] + part))
+    made = load.after(UOp(Ops.LOAD, load.dtype, (place,), 0))
+    stores = tuple(substitute(kernel.stores, {load: made}))
+    logged = ("ask", number, strip.arg[0], tiles.arg[0])
+    return replace(kernel, stores=stores).logged(*logged)
+
+
+def _dense(index: UOp, loops: Sequence[UOp]) -> int:
+    """How many neighbours an index reaches through these ranges; 0 where it leaves some out."""
+    reached = 1
+    for step, n in sorted((coefficient(index, r) or 0, length(r)) for r in loops):
+        if step != reached:
+            return 0
+        reached *= n
+    return reached
 
 
 def by_vectors(kernel: Kernel, store: UOp) -> bool:

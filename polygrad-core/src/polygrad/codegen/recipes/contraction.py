@@ -12,6 +12,7 @@ keeps one vector of partial sums for each output.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from ...target import Target
 from ...uop.linear import ranges_of
 from ...uop.ops import Ops, UOp, size
 from ..kernel import Kernel, extent, launchable, length, static, substitute
-from ..transform import bind, bindable, reorder, unroll
+from ..transform import ScheduleError, ask, bind, bindable, reorder, unroll
 from .common import (
     MIN_LANES,
     ask_ahead,
@@ -241,7 +242,21 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
     if alone and n_outer is None and m_outer is not None:
         return ask_ahead(made, target, m_outer)  # each row is read by one tile
+    if matrices is not None and len(grid) > 1 and matrices.second > second_cache(target) // 2:
+        return _ask_for_strips(made, lane, grid[-2], grid[-1])
     return made
+
+
+def _ask_for_strips(kernel: Kernel, lane: UOp | None, strip: UOp, rows: UOp) -> Kernel:
+    """Prefetch the next strip of columns while the tiles of this one are computed, if it lies in
+    one piece. Measured on AVX-512, two threads: 1024 takes 0.97 of the time, 2048 0.96. (To ask for
+    all of it in every tile gains nothing: a line that is there is asked for like one that is not.)
+    """
+    for number, load in enumerate(loads(kernel.stores)):
+        if lane in ranges_of(load) and step(load, strip):
+            with suppress(ScheduleError):  # not in one piece
+                return ask(kernel, number, strip, rows)
+    return kernel
 
 
 class Matrices(NamedTuple):
