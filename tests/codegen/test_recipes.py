@@ -75,16 +75,17 @@ def test_a_tile_reaches_over_panels_of_one_vector() -> None:
 
 
 def test_tiles_are_taken_as_caches_have_room() -> None:
-    """In strips of columns; row by row where only the result is large; in blocks of rows where
-    neither factor stays in the second cache."""
+    """In strips of columns; row by row where only the result is large, each core in strips of its
+    own; in blocks of rows where neither factor stays in the second cache."""
 
-    def steps(m: int, k: int, n: int) -> list[int]:
-        target = replace(WIDE, cache_bytes=(48 << 10, 2 << 20))
+    def steps(m: int, k: int, n: int, cores: int = 1) -> list[int]:
+        target = replace(WIDE, cache_bytes=(48 << 10, 2 << 20), cores=cores)
         sink = schedule([matmul(leaf(m, k), leaf(k, n))], "cpu").items[-1].sink
         return [length(r) for r in choose(canonical(sink), target).of_kind("grid")]
 
     assert steps(256, 256, 256) == [4, 42]
-    assert steps(512, 512, 512) == [64, 16]
+    assert steps(512, 512, 512) == steps(512, 512, 512, cores=3) == [64, 16]
+    assert steps(512, 512, 512, cores=2) == [2, 64, 8]
     assert steps(1024, 1024, 1024) == [4, 32, 32]
     assert steps(1016, 1024, 1024) == [32, 127]  # a number of tiles that has no divisor
 
