@@ -25,13 +25,14 @@ def compare(options: argparse.Namespace, some: Sequence[str]) -> dict[str, Any]:
     from .table import HEAD, line, row
     from .workloads import WORKLOADS
 
+    names = [n for n in WORKLOADS if not options.only or options.only.match(n)]
+    if not names:
+        raise BenchmarkError(f"--only: no workload's name starts so; there are {[*WORKLOADS]}")
     limits = measure(options.threads, options.clock)
     print(f"limits, {options.threads} threads: {limits}\n{HEAD}", flush=True)
     rows: dict[str, Any] = {}
-    for name, make in WORKLOADS.items():
-        if options.only and not options.only.match(name):
-            continue
-        workload = make()
+    for name in names:
+        workload = WORKLOADS[name]()
         wanted = [c for c in workload.steps if framework_of(c) in (OURS, *some)]
         results, failed = contest(name, wanted, options.threads, options.patience)
         limit = limits.seconds(*workload.work)
@@ -132,7 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("POLY_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(options.threads)
     today = datetime.date.today().isoformat()
-    results = SUITES[options.suite](options, some)
+    try:
+        results = SUITES[options.suite](options, some)
+    except BenchmarkError as error:
+        given.error(str(error))
     if (out := out_of(options, today)) is not None:
         command = "python -m benchmarks " + " ".join(arguments or sys.argv[1:])
         about = {"date": today, "command": command, "machine": machine()}

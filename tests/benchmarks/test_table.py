@@ -265,3 +265,12 @@ def test_a_cold_start_is_a_process_with_a_cache_of_its_own(tmp_path: Path) -> No
 def test_costs_are_summed_up_by_their_medians() -> None:
     costs = [cold.Cost(1.0, 2.0, 3.0), cold.Cost(3.0, 0.0, 4.0), cold.Cost(2.0, 1.0, 9.0)]
     assert cold.median(costs) == cold.Cost(2.0, 1.0, 4.0)
+
+
+def test_a_pattern_that_no_workload_has_is_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.os, "environ", {})  # where the contestants read their threads
+    with pytest.raises(SystemExit):
+        command.main(["cpu", "--only", "matmul512,matmul1024", "--peers", ""])
+    assert "--only: no workload's name starts so; there are ['matmul256'" in capsys.readouterr().err
