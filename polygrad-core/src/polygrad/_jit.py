@@ -35,6 +35,7 @@ from ._trace import Trace, settled
 from .contract import Plan
 from .device.buffer import Buffer
 from .dtype import DType
+from .engine import collector
 from .engine.capture import active, fulfilled
 from .engine.number import as_scalar, evaluator
 from .engine.owner import explicit, world
@@ -295,7 +296,7 @@ class Compiled:
         tensors: Sequence[Tensor],
         numbers: Sequence[int | float],
     ) -> Any:
-        with self._lock:
+        with self._lock, collector.paused():
             found = self._find(signature, tensors, numbers)  # another thread may have been faster
             if found is not None:
                 return found

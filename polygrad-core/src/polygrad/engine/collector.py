@@ -1,6 +1,6 @@
-"""Python's collector of cycles, left alone while a graph is compiled.
+"""Python's collector of cycles, left alone while a graph is captured and compiled.
 
-Compiling makes nodes by the hundred thousand and lets most of them live until it ends, so that each
+That makes nodes by the hundred thousand and lets most of them live until it ends, so that each
 full collection walks all of them and finds nothing: an eighth of the time for a decoder of 48
 layers. What nobody holds goes by its count of references meanwhile.
 """

@@ -305,9 +305,12 @@ class UOp(Parts):
 
     def permute(self, axes: Sequence[int]) -> UOp:
         axes = tuple(axes)
+        base = self
+        if self.op is Ops.PERMUTE:
+            base, axes = self.src[0], tuple([self.arg[a] for a in axes])
         if axes == tuple(range(len(axes))):
-            return self
-        return UOp(Ops.PERMUTE, self.dtype, (self,), axes)
+            return base
+        return UOp(Ops.PERMUTE, self.dtype, (base,), axes)
 
     def expand(self, shape: Sequence[int]) -> UOp:
         shape = tuple(shape)

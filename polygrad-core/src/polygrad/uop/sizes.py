@@ -374,13 +374,16 @@ def variables_of(roots: Sequence[UOp]) -> list[UOp]:
 
 def variables_among(nodes: Iterable[UOp]) -> list[UOp]:
     """The same of all nodes of a graph."""
-    found: dict[UOp, None] = {}
+    found: dict[UOp, None] = {}  # variables and sizes
+    variable = Ops.VARIABLE
     for node in nodes:
-        if node.op is Ops.VARIABLE:
+        op = node.op
+        if op is variable:
             found[node] = None
-        for n in sizes_of(node):
-            found.update(dict.fromkeys(_variables(n.node)))
-    return list(found)
+        elif op in _FLAT:
+            for n in sizes_of(node):
+                found[n.node] = None
+    return [v for v in toposort(list(found)) if v.op is variable]
 
 
 def exchanged(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> tuple[list[UOp], dict[UOp, UOp]]:
