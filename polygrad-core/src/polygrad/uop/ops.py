@@ -476,7 +476,7 @@ def _insert(
     if shape is None:
         rule = SHAPES.get(op)
         shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
-    lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
+    lo, hi = (None, None) if shape else symbolic.interval(op, dtype, src, arg)
     return entered(key, filled(UOp, op, dtype, src, arg, shape, lo, hi))
 
 
