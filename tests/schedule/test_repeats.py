@@ -224,6 +224,52 @@ def test_layers_that_do_not_repeat_are_all_looked_at(
     assert planned >= all_
 
 
+STEPS: dict[str, Callable[[Tensor, Callable[..., Tensor]], Tensor]] = {
+    "product": lambda x, new: x @ new(WIDTH, WIDTH),
+    "bias": lambda x, new: x + new(WIDTH),
+    "scale": lambda x, new: x * new(4, WIDTH),
+    "exp": lambda x, new: (x * 0.1).exp(),
+    "norm": lambda x, new: x.layernorm(),
+    "softmax": lambda x, new: x.softmax(-1),
+    "centre": lambda x, new: x - x.mean(1, keepdim=True),
+    "columns": lambda x, new: x * x.sum(0, keepdim=True),
+    "stored": lambda x, new: x.contiguous(),
+    "moved": lambda x, new: x.pad(((1, 0), (0, 0)))[:4],
+    "scan": lambda x, new: x.cumsum(1),
+    "turned": lambda x, new: x[:, Tensor([*range(WIDTH)][::-1])],
+    "twice": lambda x, new: x + x.relu(),
+}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_layers_have_the_values_of_the_whole_graph(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, whichever kernels they are in."""
+
+    def values() -> list[np.ndarray]:
+        rng = np.random.default_rng(seed)
+
+        def new(*shape: int) -> Tensor:
+            return Tensor(0.3 * rng.standard_normal(shape, np.float32)).realize()
+
+        steps = [*rng.choice([*STEPS], rng.integers(1, 7)), "product"]
+        x, found = new(4, WIDTH), []
+        for _ in range(LAYERS):
+            before = x
+            for step in steps:
+                x = STEPS[step](x, new)
+            x = x + before if seed % 3 else x
+            found += [x.sum(1)] if seed % 4 == 0 else []
+        Tensor.realize(x, *found)
+        return [t.numpy() for t in (x, *found)]
+
+    short = values()
+    monkeypatch.setattr(repeats, "FEWEST", 1 << 30)
+    for one, whole in zip(short, values(), strict=True):
+        np.testing.assert_array_equal(one, whole)
+
+
 def test_a_deep_network_computes_what_numpy_does() -> None:
     rng = np.random.default_rng(0)
     weights = [rng.standard_normal((WIDTH, WIDTH)) / WIDTH for _ in range(LAYERS)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import _collector
 from .. import device as devices
 from ..contract import Plan
 from ..device import opened
@@ -25,7 +26,6 @@ from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
 from ..uop.ops import Ops, UOp
 from ..uop.sizes import exchanged, variables_among
-from . import collector
 from .functional import Resolved, assigned, resolved, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
@@ -70,7 +70,7 @@ def make_plan(
     if runtime.disposed:
         raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
-    with runtime.lock, collector.paused():
+    with runtime.lock, _collector.paused():
         plain = resolved([*roots, *updates.values()], runtime.leaf_of, gradients=False)
         fixed = _fixed_variables(runtime, [*plain.order, *updates], variables)
         renamed = _names([*variables, *fixed])

@@ -1,16 +1,16 @@
 """Equal layers are scheduled once: of a long chain of them, a few stand for all.
 
 The graph of a deep network *repeats*: from some node on, each has the operation of the node one
-*period* before it, over sources that lie a period further on or that all periods share. What is
-stored and fused in one layer is decided by the layers beside it, so a chain of KEPT periods, with
-all that comes before and after, has the kernels of the whole chain. Its schedule repeats in turn:
-a run of items is the run before it over leaves that lie a period further on. That run is put in
-once more for each period that was left out, over the leaves of that period.
+*period* before it, over sources that lie a period further on or that all periods share. A chain of
+KEPT periods, with all that comes before and after, is scheduled in its place. That schedule repeats
+in turn: a run of items is the run before it over leaves that lie a period further on. The run is
+put in once more for each period that was left out, over the leaves of that period.
 
 It is right because it is local: an item computes stored nodes from other stored nodes, in a part of
-the graph that looks the same a period later. Where the graph or the items turn out not to repeat
-(layers that differ, results taken from some of them, a backward pass that reads them in the other
-order), the whole graph is scheduled as it is.
+the graph that looks the same a period later. The kernels are those of the whole graph unless a
+decision at one end of it reaches through all layers; then it reaches less far. Where the graph or
+the items turn out not to repeat (layers that differ, results taken from some of them, a backward
+pass that reads them in the other order), the whole graph is scheduled as it is.
 """
 
 from __future__ import annotations
