@@ -87,7 +87,8 @@ class Prepared:
         self._handles: list[Memory | None] = [None] * len(self._slots)
         self._variables: tuple[Scalar, ...] = ()
         self._programs = dict(programs)  # keeps the machine code in memory
-        steps = [_step(plan, s, programs, threads) for s in plan.steps]
+        largest = {v.name: v.hi for v in plan.variables}
+        steps = [_step(plan, s, programs, largest, threads) for s in plan.steps]
         groups = phases(steps, plan.edges)
         stride = -(-max((s.scratch for s in steps), default=0) // ALIGN) * ALIGN + 2 * ALIGN
         self._scratch, self._free = allocator.alloc(stride * threads), allocator.free
@@ -190,8 +191,13 @@ def _setup(
 
 
 def _step(
-    plan: Plan, step: Launch | CopyStep, programs: Mapping[str, Program], threads: int
+    plan: Plan,
+    step: Launch | CopyStep,
+    programs: Mapping[str, Program],
+    largest: Mapping[str, Scalar],
+    threads: int,
 ) -> Step:
+    """`largest`: the most that each variable can be."""
     if isinstance(step, CopyStep):
         tiles, nbytes = -(-step.nbytes // COPY_TILE), 2 * step.nbytes
         work = estimate(0, nbytes)
@@ -200,7 +206,6 @@ def _step(
         return Step(pool().copy, (step.dst, step.src), block, split, work, nbytes, 0)
     program, linear = programs[step.program], plan.programs[step.program]
     grid = step.grid or linear.grid
-    largest = {v.name: v.hi for v in plan.variables}
     tiles = math.prod(int(evaluate(g, largest)) for g in grid)
     touched = traffic(linear)
     work = estimate(linear.flops, touched)

@@ -118,21 +118,23 @@ def phases(steps: Sequence[Step], edges: Sequence[tuple[int, int]]) -> list[list
     for earlier, later in edges:
         sees.setdefault(later, set()).add(earlier)
     done: list[list[list[int]]] = []
-    row: list[int] | None = None  # the current phase's row of small steps
-    current: set[int] = set()  # steps of the current phase
+    row: list[int] = []  # the current phase's small steps
+    apart: set[int] = set()  # the split steps of the current phase
+    small: set[int] = set()
     for number, step in enumerate(steps):
-        needs = sees.get(number, set()) & current
-        if not done or (needs and (step.split or not needs <= set(row or ()))):
+        needs = sees.get(number, set())
+        waits = not needs.isdisjoint(apart) or (step.split and not needs.isdisjoint(small))
+        if not done or waits:
             done.append([])
-            row, current = None, set()
+            row, apart, small = [], set(), set()
         if step.split:
             done[-1].append([number])
-        elif row is None:
-            row = [number]
+            apart.add(number)
+            continue
+        if not row:
             done[-1].append(row)
-        else:
-            row.append(number)
-        current.add(number)
+        row.append(number)
+        small.add(number)
     return done
 
 
@@ -164,6 +166,7 @@ class Tables:
                  layout.STEP_BYTES * len(steps))  # fmt: skip
         self._memory = ctypes.create_string_buffer(sum(sizes) + ALIGN)
         self._phases = aligned(self._memory)  # first: its counters have cache lines of their own
+        self._words = (ctypes.c_uint64 * (sum(sizes) // 8)).from_address(self._phases)
         self._items = self._phases + sizes[1]
         self._steps = self._items + sizes[2]
         self.plan = self._steps + sizes[3]
@@ -197,27 +200,28 @@ class Tables:
         block, first = next(iter(self._first.items()))
         tiles = self._slots.ints[first + block.slots - 2]
         table, variables = ctypes.addressof(self._addresses), self._slots.address(first)
-        scratch = ctypes.c_uint64.from_address(self.plan + layout.PLAN["scratch"]).value
+        scratch = self._words[(self.plan - self._phases + layout.PLAN["scratch"]) >> 3]
         pointers = map(ctypes.c_void_p.from_param, (table, variables, scratch))
         return *pointers, *map(ctypes.c_int64.from_param, (0, tiles))
 
-    @staticmethod
-    def _put(base: int, offsets: Mapping[str, int], **values: int) -> None:
+    def _put(self, base: int, offsets: Mapping[str, int], **values: int) -> None:
+        words, first = self._words, base - self._phases
         for name, value in values.items():
-            ctypes.c_uint64.from_address(base + offsets[name]).value = value
+            words[(first + offsets[name]) >> 3] = value
 
     def _lay_steps(self, steps: Sequence[Step], order: Sequence[int]) -> None:
         position = 0
+        addresses, slots = ctypes.addressof(self._addresses), self._slots.address(0)
         for row, number in enumerate(order):
             step = steps[number]
-            first = self._first[step.block]
+            variables = slots + 8 * self._first[step.block]
             self._put(
                 self._steps + row * layout.STEP_BYTES,
                 layout.STEP,
                 function=step.function,
-                params=ctypes.addressof(self._addresses) + 8 * position,
-                variables=self._slots.address(first),
-                extent=self._slots.address(first + step.block.slots - 2),
+                params=addresses + 8 * position,
+                variables=variables,
+                extent=variables + 8 * (step.block.slots - 2),
             )
             for buffer in step.buffers:
                 self._positions.setdefault(buffer, []).append(position)

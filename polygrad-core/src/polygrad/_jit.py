@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from typing import Any, Final, NamedTuple
 
-from . import settings
+from . import _collector, settings
 from ._around import Place, Same, places, receiver_of
 from ._nested import filled, flatten, names_of, sizes_in, sizes_of, tensors_of
 from ._slopes import Slopes, slopes_of
@@ -295,7 +295,7 @@ class Compiled:
         tensors: Sequence[Tensor],
         numbers: Sequence[int | float],
     ) -> Any:
-        with self._lock:
+        with self._lock, _collector.paused():
             found = self._find(signature, tensors, numbers)  # another thread may have been faster
             if found is not None:
                 return found

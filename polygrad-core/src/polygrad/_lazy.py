@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ._collector import paused
 from .errors import NoAttribute, PackageMissing, did_you_mean, public
 
 
@@ -54,7 +55,8 @@ def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         from importlib import import_module
 
         module = names[name]
-        found = import_module(f".{module or name}", package)
+        with paused():
+            found = import_module(f".{module or name}", package)
         value = getattr(found, name) if module else found
         # NOTE: importing a module binds its name too; a function of that name takes its place.
         vars(sys.modules[package])[name] = value

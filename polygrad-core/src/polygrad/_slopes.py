@@ -94,7 +94,7 @@ def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
     if not asking:
         return None
     written = {*trace.updates, *[trace.leaves[i] for i in trace.assigned]}
-    kept = [i for i, root in enumerate(trace.roots) if written.isdisjoint(_read(root, met))]
+    kept = [i for i, root in enumerate(trace.roots) if not _reads(root, written, met)]
     plain = functional([trace.roots[i] for i in kept], lambda n: n if n in met else None)
     found = [(i, root) for i, root in zip(kept, plain, strict=True) if between([root], asking)]
     results, roots = [i for i, _ in found], [root for _, root in found]
@@ -109,14 +109,17 @@ def slopes_of(trace: Trace, outside: Sequence[Outside]) -> Slopes | None:
     return Slopes(traced, results, inputs, held) if results else None
 
 
-def _read(root: UOp, met: Container[UOp]) -> set[UOp]:
-    """What a result is computed from, down to `met`, were assignments the values assigned."""
+def _reads(root: UOp, written: Container[UOp], met: Container[UOp]) -> bool:
+    """Whether a result is computed from any of `written`, down to `met`, were assignments the
+    values assigned."""
     seen: set[UOp] = set()
     stack = [root]
     while stack:
         node = stack.pop()
+        if node in written:
+            return True
         if node not in seen:
             seen.add(node)
             if node not in met:
                 stack += (node.src[1].src[1],) if node.op is Ops.AFTER else node.src
-    return seen
+    return False

@@ -80,8 +80,7 @@ class Instr(NamedTuple):
     arg: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(NamedTuple):
     """One buffer of a program: dtype, element count, and "r", "w" or "rw".
 
     `slot` is its number among the buffers of the kernel that the program was made of.
@@ -93,8 +92,7 @@ class Param:
     access: str
 
 
-@dataclass(frozen=True, slots=True)
-class VariableSpec:
+class VariableSpec(NamedTuple):
     name: str
     dtype: DType
     lo: int | float
@@ -272,16 +270,14 @@ _PURE = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """What a renderer prints: text or bytes, and the entry name of each program."""
 
     code: str | bytes
     entries: Mapping[str, str]  # program name -> symbol
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(NamedTuple):
     """What a compiler makes of a Source; `code` goes into the disk cache as it is."""
 
     code: bytes
@@ -291,8 +287,7 @@ class Binary:
 # ---- Plan: one call per step
 
 
-@dataclass(frozen=True, slots=True)
-class PlanBuffer:
+class PlanBuffer(NamedTuple):
     """Where a buffer of a Plan lives: "external", number `slot` of the handles given at each call,
     or "arena", at byte `offset` of the runtime's scratch memory."""
 
@@ -302,16 +297,14 @@ class PlanBuffer:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     program: str
     buffers: tuple[int, ...]  # positions in Plan.buffers, one per param
     scalars: tuple[Postfix, ...] = ()  # one per variable of the program; a literal is (value,)
     grid: tuple[Postfix, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CopyStep:
+class CopyStep(NamedTuple):
     dst: int
     src: int
     nbytes: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .dtype import DType
 from .uop.ops import Ops
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixUnit:
+class MatrixUnit(NamedTuple):
     """One matrix-unit shape: m x n x k, dtypes of a, b and c, threads that take part."""
 
     name: str

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import registry
+from .._collector import paused
 from ..errors import (
     DeviceContractError,
     DeviceForked,
@@ -45,7 +46,8 @@ def get(name: str) -> Device:
         with _lock:
             device = _open.get(full)
             if device is None:
-                device = _open_device(full, usable_record(full))
+                with paused():
+                    device = _open_device(full, usable_record(full))
                 _open[full] = device
     if device.forked:
         raise _forked_error(device)

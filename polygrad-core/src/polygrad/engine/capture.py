@@ -119,7 +119,8 @@ class Capture:
 
     def symbolic(self, roots: Sequence[UOp]) -> bool:
         """Whether any of `roots` is computed from an argument: it has no value yet."""
-        return any(map(self.given, toposort(roots)))
+        below = toposort([r for r in roots if r.src])
+        return any(map(self.given, roots)) or any(map(self.given, below))
 
     def given(self, node: UOp) -> bool:
         """Whether a node is a placeholder, of a capture around this one too."""

@@ -120,7 +120,7 @@ def contents(places: Iterable[str]) -> str:
     try:
         for place in dict.fromkeys(map(_existing, places)):
             for path in sorted(_files(place)):
-                with open(path, "rb") as file:
+                with open(path, "rb", buffering=0) as file:
                     data = file.read()
                 name = os.path.basename(place) + path[len(place) :]
                 digest.update(f"{name} {len(data)}\0".encode() + data)

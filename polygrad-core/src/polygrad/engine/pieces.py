@@ -91,7 +91,7 @@ class Apart(StepLoop):
 
     def __init__(self, device: Device, plan: Plan, programs: Mapping[str, Any]) -> None:
         own = [i for i, b in enumerate(plan.buffers) if b.kind == "arena"]
-        buffers = [replace(b, kind="own") if b.kind == "arena" else b for b in plan.buffers]
+        buffers = [b._replace(kind="own") if b.kind == "arena" else b for b in plan.buffers]
         super().__init__(device, replace(plan, buffers=tuple(buffers)), programs, None)
         self.memory = {i: Buffer.of_pool(pool(device.name), plan.buffers[i].nbytes) for i in own}
         for i, buffer in self.memory.items():

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import _collector
 from .. import device as devices
 from ..contract import Plan
 from ..device import opened
 from ..device.buffer import Buffer
 from ..errors import StateError
 from ..schedule import CopyItem, Schedule, schedule
-from ..uop.ops import Ops, UOp, toposort
+from ..uop.ops import Ops, UOp
 from ..uop.sizes import exchanged, variables_among
-from . import collector
 from .functional import Resolved, assigned, resolved, versions
 from .run import copy_of, realize, run
 from .runtime import Runtime, current
@@ -70,12 +70,12 @@ def make_plan(
     if runtime.disposed:
         raise runtime.gone()
     updates = {leaf: value for leaf, value in (updates or {}).items() if value is not leaf}
-    with runtime.lock, collector.paused():
+    with runtime.lock, _collector.paused():
         plain = resolved([*roots, *updates.values()], runtime.leaf_of, gradients=False)
         fixed = _fixed_variables(runtime, [*plain.order, *updates], variables)
         renamed = _names([*variables, *fixed])
-        planned, graph, new = _planned(plain, len(roots), tuple(updates), renamed)
-        held = _held_leaves(graph, inputs)
+        planned, new = _planned(plain, len(roots), tuple(updates), renamed)
+        held = _held_leaves([*plain.order, *updates], inputs)
         # A leaf of a size that varies has another shape in the graph that is planned.
         slots = {new.get(leaf, leaf): i for i, leaf in enumerate([*inputs, *held])}
         routine = assemble(
@@ -96,9 +96,9 @@ def make_plan(
 
 def _planned(
     plain: Resolved, count: int, leaves: Sequence[UOp], renamed: Mapping[UOp, UOp]
-) -> tuple[Schedule, list[UOp], dict[UOp, UOp]]:
-    """The schedule of `count` results and of the new values of `leaves`, the graph it is made from,
-    and what each node of that became when variables were renamed, where any was."""
+) -> tuple[Schedule, dict[UOp, UOp]]:
+    """The schedule of `count` results and of the new values of `leaves`, and what each node of
+    their graph became when variables were renamed, where any was."""
     values = zip(leaves, plain.roots[count:], strict=True)
     apart = {leaf for leaf, value in values if not versions(value, leaf, plain.ends)}
     other = any(old is not name for old, name in renamed.items())
@@ -110,7 +110,7 @@ def _planned(
         mine = {v: new.get(v, v) for v in leaves}
         moved = {v for v, leaf in mine.items() if now.get(leaf, leaf) is not leaf}
         if moved <= apart:
-            return planned, graph, new
+            return planned, new
         apart |= moved
 
 
@@ -126,9 +126,9 @@ def _names(variables: Sequence[UOp]) -> dict[UOp, UOp]:
     }
 
 
-def _held_leaves(graph: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:
-    given = set(inputs)
-    return [n for n in toposort(graph) if n.op is Ops.BUFFER and n not in given]
+def _held_leaves(nodes: Sequence[UOp], inputs: Sequence[UOp]) -> list[UOp]:
+    given, buffer = set(inputs), Ops.BUFFER
+    return list(dict.fromkeys([n for n in nodes if n.op is buffer and n not in given]))
 
 
 def _fixed_variables(

@@ -13,14 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from .. import _collector, settings
 from .. import device as devices
-from .. import settings
 from ..device.buffer import Buffer, exchange
 from ..hooks import installed as hooks
 from ..schedule import schedule
 from ..schedule.cache import Fingerprint, fingerprint, instance
 from ..uop.ops import Ops, UOp
-from . import collector
 from .runtime import Runtime, current, install_fork_hook
 from .stages import CopyStage, PlanStage, Routine, assemble, float_lanes, most_buffers, ready
 from .versions import passing, with_readers
@@ -151,7 +150,7 @@ class _Realization:
         key = (print_.skeleton, skipped, devices.default(), *made_by)
         entry = cache.get(key)
         if entry is None or not entry.exact.usable:
-            with collector.paused():
+            with _collector.paused():
                 entry = self._first(print_, skipped)
             cache.put(key, entry)
         else:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .. import device as devices
 from .. import settings
-from ..contract import CopyStep, Launch, Plan, PlanBuffer, Postfix, VariableSpec
+from ..contract import CopyStep, Launch, LinearProgram, Plan, PlanBuffer, Postfix, VariableSpec
 from ..device import opened
 from ..device.buffer import Pool, pool
 from ..dtype import DType, dtypes
@@ -293,12 +293,21 @@ class _Planner:
             self.uses.append([(src, False), (dst, True)])
             return CopyStep(dst, src, nbytes(item.src))
         linear = self.compiled[id(item)].linear
-        at = [self._buffer(item.buffers[p.slot]) for p in linear.params]
-        use = []
-        for b, p in zip(at, linear.params, strict=True):
-            use += [(b, False)] if p.access != "w" else []
-            use += [(b, True)] if p.access != "r" else []
+        at, use = [], []
+        for p in linear.params:
+            b = self._buffer(item.buffers[p.slot])
+            at.append(b)
+            if p.access != "w":
+                use.append((b, False))
+            if p.access != "r":
+                use.append((b, True))
         self.uses.append(use)
+        if not item.variables:
+            return Launch(linear.name, tuple(at), (), linear.grid)
+        return self._varying(item, linear, tuple(at))
+
+    def _varying(self, item: KernelItem, linear: LinearProgram, at: tuple[int, ...]) -> Launch:
+        """The launch of a kernel with variables, which it numbers in the order of the item's."""
         renamed = {f"v{i}": v.arg[0] for i, v in enumerate(item.variables)}
         fixed = {f"v{i}": n for i, n in enumerate(item.values) if n is not None}
         own = {f"v{i}": v for i, v in enumerate(item.variables)}
@@ -310,7 +319,7 @@ class _Planner:
                 self._variable(renamed[name], spec)
         return Launch(
             linear.name,
-            tuple(at),
+            at,
             tuple(_scalar(v.name, fixed, renamed) for v in linear.variables),
             tuple(_renamed(g, renamed) for g in linear.grid),
         )

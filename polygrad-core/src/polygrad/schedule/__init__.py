@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from .. import settings
 from ..dtype import DType
@@ -21,23 +21,14 @@ from .channels import Lanes, no_lanes
 from .conversions import converted_near
 from .fusion import Fusion, Group, Use
 from .indexing import flat
-from .items import CopyItem, Item, KernelItem
+from .items import CopyItem, Item, KernelItem, Planned, Schedule
 from .limits import Cuts, Limit, add_cuts, unlimited
+from .repeats import scheduled
 from .rules import prepare
 from .sharing import share
 from .sinks import sink_facts
 
 __all__ = ["CopyItem", "Item", "KernelItem", "Schedule", "schedule"]
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """`items` in an order that respects every dependency; `results[i]` holds root i; `writes` are
-    assignments as (old leaf, leaf of the new value), one leaf where the kernel writes in place."""
-
-    items: tuple[Item, ...]
-    results: tuple[UOp, ...]
-    writes: tuple[tuple[UOp, UOp], ...]
 
 
 def schedule(
@@ -51,6 +42,11 @@ def schedule(
 
         verify_tensor(roots)
     wanted = prepare(roots, device, lanes)
+    return scheduled(wanted, partial(_planned, device=device, limit=limit))
+
+
+def _planned(wanted: Sequence[UOp], device: str, limit: Limit) -> Planned:
+    """The schedule of a graph that is prepared."""
     cuts = Cuts()
     while True:
         fusion = Fusion(tuple(dict.fromkeys(wanted)), bool(settings.get("POLY_FUSION")), cuts)
@@ -75,7 +71,7 @@ def schedule(
     if fusion.fuse:
         kept = {*results, *(leaf for pair in writes for leaf in pair)}
         items = converted_near(chained(items, kept, limit), kept, limit)
-    return Schedule(tuple(items), results, writes)
+    return Planned(Schedule(tuple(items), results, writes), leaves)
 
 
 def _plain(group: Group) -> bool:

@@ -14,7 +14,6 @@ are read by nobody else; whatever else a kernel of the chain stores is an output
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ..dtype import dtypes
@@ -39,16 +38,21 @@ class Rows(NamedTuple):
         return [width * size(self.lengths[i + 1 :]) for i in range(len(self.lengths))]
 
 
-@dataclass(slots=True)
 class Facts:
     """What a kernel reads and writes, by leaf."""
 
-    item: Item
-    loads: dict[UOp, list[UOp]] = field(default_factory=dict)
-    stores: dict[UOp, list[UOp]] = field(default_factory=dict)
-    reduced: frozenset[UOp] = frozenset()
-    product: bool = False
-    plain: bool = True
+    __slots__ = ("item", "loads", "plain", "product", "reduced", "stores")
+
+    def __init__(
+        self,
+        item: Item,
+        reduced: frozenset[UOp] = frozenset(),
+        product: bool = False,
+        plain: bool = True,
+    ) -> None:
+        self.item, self.reduced, self.product, self.plain = item, reduced, product, plain
+        self.loads: dict[UOp, list[UOp]] = {}
+        self.stores: dict[UOp, list[UOp]] = {}
 
     @property
     def kernel(self) -> KernelItem:
@@ -63,7 +67,9 @@ class Facts:
 def facts_of(item: Item) -> Facts:
     """The facts of any item; `plain` where it may be part of a chain."""
     if isinstance(item, CopyItem):
-        return Facts(item, {item.src: []}, {item.dst: []}, plain=False)
+        copy = Facts(item, plain=False)
+        copy.loads[item.src], copy.stores[item.dst] = [], []
+        return copy
     kernel = sink_facts(item.sink)
     plain = kernel.plain and not item.values and item.sink.arg is None
     found = Facts(item, reduced=kernel.reduced, product=kernel.product, plain=plain)
@@ -126,13 +132,15 @@ def within(offset: UOp, ranges: Sequence[UOp], strides: Sequence[int]) -> UOp:
 # ---- which kernels
 
 
-@dataclass(slots=True)
 class Chain:
     """Kernels by position with the ranges of their rows, and the width of each value between."""
 
-    rows: Rows
-    members: dict[int, tuple[UOp, ...]] = field(default_factory=dict)
-    inner: dict[UOp, int] = field(default_factory=dict)
+    __slots__ = ("inner", "members", "rows")
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.members: dict[int, tuple[UOp, ...]] = {}
+        self.inner: dict[UOp, int] = {}
 
 
 class Search:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -81,21 +80,24 @@ class Around(NamedTuple):
     reduced: frozenset[UOp]
 
 
-@dataclass(eq=False, slots=True)
 class Group:
     """A kernel in the making: the stored nodes it computes over one set of output ranges."""
 
-    number: int
-    shape: tuple[int, ...]
-    ranges: Index
-    stored: list[UOp] = field(default_factory=list)
-    reads: set[Group] = field(default_factory=set)  # kernels that must run before
-    hoisted: list[frozenset[UOp]] = field(default_factory=list)
-    inlined: list[UOp] = field(default_factory=list)  # the reductions of those
-    reduce_ranges: dict[tuple[int, tuple[int, ...]], tuple[UOp, ...]] = field(default_factory=dict)
-    contraction: bool = False
-    next_range: int = 100
-    needed_by: int = 0  # the numbers of all kernels that must run later, as bits
+    __slots__ = (
+        "contraction", "hoisted", "inlined", "needed_by", "next_range", "number", "ranges", "reads",
+        "reduce_ranges", "shape", "stored",
+    )  # fmt: skip
+
+    def __init__(self, number: int, shape: tuple[int, ...], ranges: Index) -> None:
+        self.number, self.shape, self.ranges = number, shape, ranges
+        self.stored: list[UOp] = []
+        self.reads: set[Group] = set()  # kernels that must run before
+        self.hoisted: list[frozenset[UOp]] = []
+        self.inlined: list[UOp] = []  # the reductions of those
+        self.reduce_ranges: dict[tuple[int, tuple[int, ...]], tuple[UOp, ...]] = {}
+        self.contraction = False
+        self.next_range = 100
+        self.needed_by = 0  # the numbers of all kernels that must run later, as bits
 
     def ranges_for(self, level: int, sizes: tuple[int, ...]) -> tuple[UOp, ...]:
         """Loop counters of a reduction; equal lengths at one level share them, and so one loop."""

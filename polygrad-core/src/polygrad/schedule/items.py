@@ -1,14 +1,13 @@
-"""What a schedule is a list of: kernels and copies over BUFFER leaves."""
+"""What a schedule is: a list of kernels and copies over BUFFER leaves, and where its values lie."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..uop.ops import UOp
 
 
-@dataclass(frozen=True, slots=True)
-class KernelItem:
+class KernelItem(NamedTuple):
     """One kernel: PARAM slot i of `sink` is `buffers[i]`."""
 
     sink: UOp
@@ -18,8 +17,7 @@ class KernelItem:
     values: tuple[int | None, ...] = ()  # of the variables, where this launch fixes them
 
 
-@dataclass(frozen=True, slots=True)
-class CopyItem:
+class CopyItem(NamedTuple):
     """A whole buffer copied to another device."""
 
     dst: UOp
@@ -27,3 +25,19 @@ class CopyItem:
 
 
 Item = KernelItem | CopyItem
+
+
+class Schedule(NamedTuple):
+    """`items` in an order that respects every dependency; `results[i]` holds root i; `writes` are
+    assignments as (old leaf, leaf of the new value), one leaf where the kernel writes in place."""
+
+    items: tuple[Item, ...]
+    results: tuple[UOp, ...]
+    writes: tuple[tuple[UOp, UOp], ...]
+
+
+class Planned(NamedTuple):
+    """A schedule, and the leaf of every node that it stores."""
+
+    schedule: Schedule
+    leaves: dict[UOp, UOp]

@@ -9,7 +9,6 @@ that in mind; each round stores at least one value more, so this ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
@@ -28,12 +27,14 @@ def unlimited(device: str) -> int:
     return 1 << 30
 
 
-@dataclass(slots=True)
 class Cuts:
     """What is stored whatever fusion thinks, and what has a kernel of its own."""
 
-    stored: set[UOp] = field(default_factory=set)
-    alone: set[UOp] = field(default_factory=set)
+    __slots__ = ("alone", "stored")
+
+    def __init__(self) -> None:
+        self.stored: set[UOp] = set()
+        self.alone: set[UOp] = set()
 
 
 def add_cuts(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ..dtype import dtypes
@@ -32,20 +31,22 @@ _SHAPED: Final = (ELEMENTWISE | MOVEMENT) - {Ops.EXPAND, Ops.WINDOW}
 _PLACED: Final = COMPARISONS | MOVEMENT | {Ops.AND, Ops.OR}  # of positions: where something lies
 
 
-@dataclass(slots=True)
 class Facts:
     """What is known of each node before the walk, from sources to results."""
 
-    level: dict[UOp, int] = field(default_factory=dict)  # nesting of reductions below
-    cost: dict[UOp, int] = field(default_factory=dict)  # elementwise work below, up to stored nodes
-    depth: dict[UOp, int] = field(default_factory=dict)
-    # a reduction of the same element count lies below
-    epilogue: set[UOp] = field(default_factory=set)
-    readers: Counter[UOp] = field(default_factory=Counter)  # of each epilogue: nodes that read it
-    forced: set[UOp] = field(default_factory=set)  # stored whatever their uses
-    deep: set[UOp] = field(default_factory=set)  # where a chain is cut: a kernel of its own
-    # positions and what compares them: a few instructions, and memory holds no index
-    places: set[UOp] = field(default_factory=set)
+    __slots__ = ("cost", "deep", "depth", "epilogue", "forced", "level", "places", "readers")
+
+    def __init__(self) -> None:
+        self.level: dict[UOp, int] = {}  # nesting of reductions below
+        self.cost: dict[UOp, int] = {}  # elementwise work below, up to stored nodes
+        self.depth: dict[UOp, int] = {}
+        # a reduction of the same element count lies below
+        self.epilogue: set[UOp] = set()
+        self.readers: Counter[UOp] = Counter()  # of each epilogue: nodes that read it
+        self.forced: set[UOp] = set()  # stored whatever their uses
+        self.deep: set[UOp] = set()  # where a chain is cut: a kernel of its own
+        # positions and what compares them: a few instructions, and memory holds no index
+        self.places: set[UOp] = set()
 
     def follows(self, node: UOp) -> bool:
         """Whether a node is one cheap step from a single value of its epilogue, which others read

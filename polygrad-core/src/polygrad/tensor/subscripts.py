@@ -12,6 +12,7 @@ each of its axes, whose length is known only when the mask has been computed: it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..arguments import converts
@@ -20,7 +21,7 @@ from ..engine.number import Number as Symbol
 from ..engine.number import distance
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, VaryingSize, shown
 from ..uop.ops import Shape, UOp, size
-from ..uop.sizes import Size, bound_in, clamp, is_fixed, larger, rebound
+from ..uop.sizes import BoundVariable, Size, Variable, bound_in, clamp, is_fixed, larger, rebound
 from .base import Base, tensor_of
 from .checks import check_index
 
@@ -65,8 +66,37 @@ class View(NamedTuple):
 def parse(name: str, shape: Shape, index: Any, *beside: Base) -> View:
     """`index` of a tensor of `shape`, checked; `name` is the operation's in errors. Lists and
     arrays in it are put on the device of the tensor that it indexes."""
-    given = _settled(index if isinstance(index, tuple) else (index,))
-    items, dots = _filled(shape, _arrays_of(given, beside))
+    given = index if isinstance(index, tuple) else (index,)
+    key = _key(given)
+    return _parsed(name, shape, given, beside) if key is None else _known(shape, key)
+
+
+_PLAIN = frozenset({int, type(None), type(Ellipsis), Size, Variable, BoundVariable})
+
+
+def _key(items: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What an index without arrays is told by: its items, with slices as tuples; None for any other
+    index. (A bool is a mask, and the number of a captured function is noted where it is used.)"""
+    parts: list[Any] = []
+    for item in items:
+        if type(item) is slice:
+            item = (item.start, item.stop, item.step)
+            if not _PLAIN.issuperset(map(type, item)):
+                return None
+        elif type(item) not in _PLAIN:
+            return None
+        parts.append(item)
+    return tuple(parts)
+
+
+@lru_cache(maxsize=512)  # every layer of a network takes the same places of its tensors
+def _known(shape: Shape, key: tuple[Any, ...]) -> View:
+    items = tuple([slice(*part) if type(part) is tuple else part for part in key])
+    return _parsed("index", shape, items, ())
+
+
+def _parsed(name: str, shape: Shape, items: tuple[Any, ...], beside: Sequence[Base]) -> View:
+    items, dots = _filled(shape, _arrays_of(_settled(items), beside))
     bounds, flips, kept, arrays = [], [], [], []
     advanced: list[int] = []  # places in `items` of arrays and integers
     moving: list[Moving] = []
@@ -255,7 +285,7 @@ def nonzero(mask: Tensor) -> list[list[int]]:
     return columns
 
 
-def _filled(shape: Shape, items: list[Any]) -> tuple[list[Any], int]:
+def _filled(shape: Shape, items: list[Any]) -> tuple[tuple[Any, ...], int]:
     """`items` with the Ellipsis written out and slices for the axes nobody named; where those
     are."""
     named = sum(not (item is None or item is Ellipsis or isinstance(item, Truth)) for item in items)
@@ -265,7 +295,7 @@ def _filled(shape: Shape, items: list[Any]) -> tuple[list[Any], int]:
     if named > len(shape):
         raise IndexError_(f"{named} indices are too many for shape {shape}.")
     at = dots[0] if dots else len(items)
-    return [*items[:at], *[slice(None)] * (len(shape) - named), *items[at + 1 :]], at
+    return (*items[:at], *[slice(None)] * (len(shape) - named), *items[at + 1 :]), at
 
 
 def _slice(item: slice, n: int) -> tuple[tuple[int, int, int], bool]:

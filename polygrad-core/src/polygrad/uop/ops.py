@@ -305,9 +305,12 @@ class UOp(Parts):
 
     def permute(self, axes: Sequence[int]) -> UOp:
         axes = tuple(axes)
+        base = self
+        if self.op is Ops.PERMUTE:
+            base, axes = self.src[0], tuple([self.arg[a] for a in axes])
         if axes == tuple(range(len(axes))):
-            return self
-        return UOp(Ops.PERMUTE, self.dtype, (self,), axes)
+            return base
+        return UOp(Ops.PERMUTE, self.dtype, (base,), axes)
 
     def expand(self, shape: Sequence[int]) -> UOp:
         shape = tuple(shape)
@@ -473,7 +476,7 @@ def _insert(
     if shape is None:
         rule = SHAPES.get(op)
         shape = rule(src, arg) if rule is not None else src[0].shape if src else ()
-    lo, hi = symbolic.interval(op, dtype, src, arg) if not shape else (None, None)
+    lo, hi = (None, None) if shape else symbolic.interval(op, dtype, src, arg)
     return entered(key, filled(UOp, op, dtype, src, arg, shape, lo, hi))
 
 

@@ -28,15 +28,24 @@ def _same_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
 
 
 def _reshape(src: tuple[UOp, ...], arg: Shape) -> Shape:
-    if size(arg) != size(src[0].shape) or any(n < 0 for n in arg):
-        raise ShapeError(f"cannot reshape {src[0].shape} ({size(src[0].shape)} elements) to {arg}")
+    old = src[0].shape
+    if size(arg) != size(old) or _negative(arg):
+        raise ShapeError(f"cannot reshape {old} ({size(old)} elements) to {arg}")
     return arg
 
 
+def _negative(shape: Shape) -> bool:
+    for n in shape:  # noqa: SIM110 - every node comes through here, and a generator is a call
+        if n < 0:
+            return True
+    return False
+
+
 def _permute(src: tuple[UOp, ...], arg: Shape) -> Shape:
-    if sorted(arg) != list(range(len(src[0].shape))):
-        raise ShapeError(f"permute axes {arg} are not a permutation for shape {src[0].shape}")
-    return tuple(src[0].shape[a] for a in arg)
+    old = src[0].shape
+    if sorted(arg) != list(range(len(old))):
+        raise ShapeError(f"permute axes {arg} are not a permutation for shape {old}")
+    return tuple([old[a] for a in arg])
 
 
 def _expand(src: tuple[UOp, ...], arg: Shape) -> Shape:
@@ -80,7 +89,8 @@ def _window(src: tuple[UOp, ...], arg: tuple[int, int, int, int]) -> Shape:
 def _reduce(src: tuple[UOp, ...], arg: Any) -> Shape:
     if isinstance(arg, Ops):  # kernel floor
         return ()
-    return tuple(n for i, n in enumerate(src[0].shape) if i not in arg[1])
+    axes = arg[1]
+    return tuple([n for i, n in enumerate(src[0].shape) if i not in axes])
 
 
 def _gather(src: tuple[UOp, ...], axis: int) -> Shape:

@@ -55,18 +55,18 @@ def sized(node: UOp) -> int:
 
 
 def _arithmetic(op: Ops, swap: bool = False) -> Any:
-    def method(self: Size, other: Any) -> Any:
+    def asked(self: Size, other: Any) -> Any:
         node = _node(other)
         if node is None:
             return _constant_needed(self) if isinstance(other, float) else NotImplemented
         pair = (node, self.node) if swap else (self.node, node)
         return sized(UOp.alu(op, *pair))
 
-    return method
+    return _remembered(asked)
 
 
 def _order(op: Ops, swap: bool = False) -> Any:
-    def method(self: Size, other: Any) -> Any:
+    def asked(self: Size, other: Any) -> Any:
         node = _node(other)
         if node is None:
             return NotImplemented
@@ -75,6 +75,28 @@ def _order(op: Ops, swap: bool = False) -> Any:
             sign = _SIGNS[op, swap]
             raise VaryingSize(f"whether {self!r} is {sign} {other!r} is not known before it runs")
         return bool(answer.lo)
+
+    return _remembered(asked)
+
+
+# What two sizes came to: every layer of a network asks the same of its shapes.
+_answers: dict[Any, Any] = {}
+MAX_ANSWERS: Final = 1024
+
+
+def _remembered(asked: Callable[[Size, Any], Any]) -> Callable[[Size, Any], Any]:
+    def method(self: Size, other: Any) -> Any:
+        plain = type(other) is int
+        if not plain and not isinstance(other, Size):
+            return asked(self, other)
+        key = (asked, self.node, other if plain else other.node)
+        found = _answers.get(key)
+        if found is None:
+            found = asked(self, other)
+            if len(_answers) >= MAX_ANSWERS:
+                _answers.clear()
+            _answers[key] = found
+        return found
 
     return method
 
@@ -374,13 +396,16 @@ def variables_of(roots: Sequence[UOp]) -> list[UOp]:
 
 def variables_among(nodes: Iterable[UOp]) -> list[UOp]:
     """The same of all nodes of a graph."""
-    found: dict[UOp, None] = {}
+    found: dict[UOp, None] = {}  # variables and sizes
+    variable = Ops.VARIABLE
     for node in nodes:
-        if node.op is Ops.VARIABLE:
+        op = node.op
+        if op is variable:
             found[node] = None
-        for n in sizes_of(node):
-            found.update(dict.fromkeys(_variables(n.node)))
-    return list(found)
+        elif op in _FLAT:
+            for n in sizes_of(node):
+                found[n.node] = None
+    return [v for v in toposort(list(found)) if v.op is variable]
 
 
 def exchanged(roots: Sequence[UOp], table: Mapping[UOp, UOp]) -> tuple[list[UOp], dict[UOp, UOp]]:
