@@ -18,6 +18,7 @@ from ..uop.sizes import capacity, is_fixed
 from .channels import Lanes, no_lanes, turned
 from .packing import merged, packed, widened
 from .parts import in_parts
+from .sampling import narrowed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
@@ -152,6 +153,7 @@ def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
 
 
 def _reduction(node: UOp, lanes: int) -> UOp:
+    node = narrowed(node)
     split = _split_long(node)
     if split is not node:
         return split
