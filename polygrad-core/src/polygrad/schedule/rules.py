@@ -16,6 +16,7 @@ from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
 from .channels import Lanes, no_lanes, turned
+from .gaps import without_gaps
 from .packing import merged, packed, widened
 from .parts import in_parts
 from .sampling import narrowed
@@ -154,6 +155,9 @@ def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
 
 def _reduction(node: UOp, lanes: int) -> UOp:
     node = narrowed(node)
+    whole = without_gaps(node, lambda part: _packed(part, lanes))
+    if whole is not None:
+        return whole
     split = _split_long(node)
     if split is not node:
         return split
