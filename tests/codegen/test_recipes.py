@@ -182,6 +182,24 @@ def test_rows_of_a_tile_are_neighbours_and_the_vectors_stay_near() -> None:
     assert all(moving[1:])
 
 
+def test_what_is_near_for_the_next_place_of_a_window_is_read_then() -> None:
+    """A filter's gradient goes through the places of the window inside of the channels."""
+    x, w = Tensor.empty(4, 96, 16, 16), Tensor.empty(64, 96, 3, 3)
+    g = Tensor.empty(4, 64, 14, 14)
+    (slope,) = (x.conv2d(w) * g).sum().gradient(w)
+    items = schedule([slope.uop], "cpu", lanes=lambda device: 16).items
+    kernels = [choose(canonical(i.sink), WIDE) for i in items]
+    (kernel,) = (k for k in kernels if k.recipe == "contraction")
+    (images,) = {
+        n.src[0].src[1] for n in toposort(kernel.stores)
+        if n.op is Ops.LOAD and size(x.shape) == n.src[0].src[0].arg[1]
+    }  # fmt: skip
+    steps = [abs(coefficient(images, r) or 0) for r in kernel.of_kind("grid")]
+    moving = [s for s in steps if s]
+    assert moving == sorted(moving, reverse=True)
+    assert moving[-2:] == [16, 1]
+
+
 def test_a_split_range_leaves_every_reduction_a_place() -> None:
     """The maxima of columns need one half of the range that pairs of columns split."""
     x, y = Tensor.empty(64, 4), Tensor.empty(1, 4)

@@ -11,7 +11,7 @@ import pytest
 from polygrad import Tensor
 from polygrad.engine import record, run
 from polygrad.schedule import KernelItem, channels, schedule
-from polygrad.uop.linear import ranges_of
+from polygrad.uop.linear import coefficient, ranges_of
 from polygrad.uop.ops import Ops, UOp, size
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +33,7 @@ CASES = {
     "two panels": Case((3, 4, 6, 6), 32, (3, 3)),
     "a stride": Case((2, 4, 11, 10), 18, (3, 3), stride=2, padding=1),
     "a stride larger than the window": Case((2, 17, 10, 10), 17, (1, 1), stride=3),
+    "a window of one place": Case((3, 18, 7, 7), 20, (1, 1)),
     "a large window": Case((2, 3, 19, 17), 16, (7, 7), stride=2, padding=3),
     "dilation": Case((2, 6, 12, 13), 19, (3, 3), padding=2, dilation=2),
     "groups": Case((2, 6, 7, 9), 34, (3, 3), padding=1, groups=2),
@@ -151,6 +152,12 @@ def test_neighbours_that_a_stride_parts_are_no_vector() -> None:
     assert len(items(convolution(64, window=1))) == 1
 
 
+def test_a_window_of_one_place_is_a_matrix_unless_the_image_is_small() -> None:
+    assert len(items(convolution(7, 512, 256, window=1))) == 3
+    assert len(items(convolution(14, 512, 256, window=1))) == 1
+    assert len(items(convolution(7, 512, 256, window=1), lanes=0)) == 1
+
+
 def test_few_channels_few_terms_and_little_work_do_not_pay() -> None:
     assert len(items(convolution(28, outputs=8))) == 1
     assert len(items(convolution(28, groups=64))) == 1
@@ -175,6 +182,23 @@ def test_what_flows_into_padding_is_not_summed() -> None:
     x, w = Tensor.empty(4, 32, 14, 14), Tensor.empty(48, 32, 3, 3)
     (slope,) = (x.conv2d(w, padding=1) * Tensor.empty(4, 48, 14, 14)).sum().gradient(x)
     assert products(slope) == [4 * 32 * 14 * 14 * 48 * 9]
+
+
+def test_images_are_padded_by_no_more_than_windows_read() -> None:
+    x, w = Tensor.empty(4, 32, 14, 14), Tensor.empty(48, 32, 3, 3)
+    (slope,) = (x.conv2d(w, padding=1) * Tensor.empty(4, 48, 14, 14)).sum().gradient(x)
+    sizes = {size(b.shape) for i in items(slope) for b in i.buffers}
+    assert 4 * 48 * 16 * 16 in sizes
+
+
+def test_images_are_read_forwards() -> None:
+    """Where memory ahead of a read is fetched, what lies before it is not."""
+    x, w = Tensor.empty(4, 32, 14, 14), Tensor.empty(48, 32, 3, 3)
+    (slope,) = (x.conv2d(w, padding=1) * Tensor.empty(4, 48, 14, 14)).sum().gradient(x)
+    for total in (n for n in sums(slope) if n.src[0].op is Ops.MUL):
+        for factor in total.src[0].src:
+            steps = [coefficient(factor.src[0].src[1], r) for r in total.src[1:]]
+            assert all(s is not None and s > 0 for s in steps)
 
 
 def test_what_no_window_reads_is_not_summed() -> None:

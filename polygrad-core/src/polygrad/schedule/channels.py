@@ -8,13 +8,14 @@ stored once in panels, [channels / 32][terms][32], in the order in which the ima
 and results channels last; what follows reads them in the old order.
 
 The gradient of a filter is the same sum with another factor in panels: what flows in. That of the
-images is a convolution.
+images is a convolution. A window of one place is a matrix for each image; whichever factor costs
+less is in panels then, and over small images that pays too.
 
 Storing the results in another order costs about as much as four terms of the sum a lane, so short
 sums and rows that fill their vectors stay as they are: see `_steps_along`. (Measured on AVX-512,
 one thread, CPU time alternately, ratio to vectors along places: 3 x 3 over 56 x 56 1.06, over 28 x
 28 1.5, over 14 x 14 3.6, over 7 x 7 9; with a stride of 2 36; gradient of the filters at 56 x 56
-1.4.)
+1.4; 1 x 1 over 7 x 7 1.1, its gradients 2.3, that of the filters over 14 x 14 2.1.)
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from typing import Final, NamedTuple
 from ..uop.linear import coefficient, ranges_of
 from ..uop.ops import MOVEMENT, Ops, UOp, size
 from ..uop.sizes import is_fixed
-from .indexing import Index, flat, source_index
-from .packing import in_panels, settled, widened
+from .indexing import Index, place
+from .packing import in_panels, product, settled, widened
 
 Lanes = Callable[[str], int]  # device name -> elements of float32 in a vector of it, 0 without
 
@@ -37,6 +38,8 @@ TURN: Final = 4  # terms of a sum, times the lanes, that cost as much as the res
 SHORTER: Final = 1.2  # time of a vector that is not full, in those of a full one
 LEAST: Final = 4  # elements of the shortest vector; fewer are computed one by one
 LINE: Final = 16  # elements of a cache line
+NEAR: Final = 4 * LINE  # from one term to the next: lines that lie farther apart come late, and
+LATE: Final = 2  # a tile waits that much longer for them (1 x 1 over 14 x 14 and 28 x 28: 2 to 4)
 ACROSS: Final = 1.25  # of dot products whose vectors are whole lines: each one lies in two of them
 
 
@@ -68,6 +71,7 @@ class _Convolution(NamedTuple):
     channels: int  # the axis that moves the filters alone
     kept: tuple[int, ...]  # axes that move the filters and are not summed
     summed: tuple[int, ...]  # those that are, as the images lie
+    far: bool  # does each term of the sum lie in a line of its own?
 
 
 def turned(node: UOp, lanes: int) -> Turned | None:
@@ -113,30 +117,70 @@ def _first(x: UOp, axes: Sequence[int]) -> UOp:
 
 
 def _convolution(node: UOp, lanes: int) -> _Convolution | None:
-    body, reduced = node.src[0], node.arg[1]
+    body = node.src[0]
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not body.dtype.is_float:
         return None
-    windowed = [_has_windows(s) for s in body.src]
-    if sum(windowed) != 1 or not is_fixed(body.shape) or size(body.shape) < WORTH:
+    if not is_fixed(body.shape) or size(body.shape) < WORTH:
         return None
-    windows, filters = body.src if windowed[0] else body.src[::-1]
+    windowed = [_has_windows(s) for s in body.src]
+    if all(windowed) or (not any(windowed) and product(node) is not None):
+        return None
     index = tuple(UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(body.shape))
-    read, kept = _place(windows, index), _place(filters, index)
-    moving, own = (
-        [a for a, i in enumerate(index) if i in ranges_of(place)] for place in (read, kept)
-    )
+    places = [place(s, index) for s in body.src]
+    least, best = _now(node, index, places, lanes), None
+    for which in (i for i in range(2) if not windowed[i]):
+        found = _along_channels(node, index, places, which)
+        if found is not None and (any(windowed) or not _batch(node, index, places)):
+            time = _time(node, found, lanes)
+            if time < least:
+                least, best = time, found
+    return best
+
+
+def _along_channels(
+    node: UOp, index: Index, places: Sequence[UOp], which: int
+) -> _Convolution | None:
+    """The sum with one of its factors as filters; None where that has no channels of its own."""
+    body, reduced = node.src[0], node.arg[1]
+    windows, filters = body.src[1 - which], body.src[which]
+    read, kept = places[1 - which], places[which]
+    moving, own = ([a for a, i in enumerate(index) if i in ranges_of(at)] for at in (read, kept))
     channels = [a for a in own if a not in moving and a not in reduced]
     if not channels or not any(a not in own and a not in reduced for a in moving):
         return None
     axis = max(channels, key=body.shape.__getitem__)
-    n, terms = body.shape[axis], size([body.shape[a] for a in reduced])
-    full = -(-n // CHANNELS) * CHANNELS / n
-    if n < CHANNELS or _now(node, index, (read, kept), lanes) <= full + TURN * lanes / terms:
+    if body.shape[axis] < CHANNELS:
         return None
     steps = {a: coefficient(read, index[a]) or 0 for a in reduced if a in own}
     summed = sorted(steps, key=lambda a: -abs(steps[a]))
     others = tuple(a for a in own if a not in reduced and a != axis)
-    return _Convolution(windows, filters, axis, others, tuple(summed))
+    down = [a for a in summed if steps[a] < 0]  # memory ahead is fetched before it is asked for
+    far = min((abs(s) for s in steps.values() if s), default=0) > NEAR
+    return _Convolution(windows.flip(down), filters.flip(down), axis, others, tuple(summed), far)
+
+
+def _batch(node: UOp, index: Index, places: Sequence[UOp]) -> bool:
+    """Is there an axis of the result that both factors walk?"""
+    both = ranges_of(places[0]) & ranges_of(places[1])
+    return any(i in both for a, i in enumerate(index) if a not in node.arg[1])
+
+
+def _time(node: UOp, found: _Convolution, lanes: int) -> float:
+    """The time of a sum along its channels, in that of full vectors: the factor in panels and the
+    result are written in another order, unless that is the result's own."""
+    shape, reduced = node.src[0].shape, node.arg[1]
+    n = shape[found.channels]
+    full = -(-n // CHANNELS) * CHANNELS / n
+    terms = size([shape[a] for a in reduced])
+    read = size(shape) / size([shape[a] for a in (found.channels, *found.kept, *found.summed)])
+    full += LATE if found.far else 0
+    return full + TURN * lanes * (1 / read + (found.channels != _last(node)) / terms)
+
+
+def _last(node: UOp) -> int:
+    """The last axis of the products along which the result lies."""
+    shape, reduced = node.src[0].shape, node.arg[1]
+    return max(a for a, n in enumerate(shape) if n != 1 and a not in reduced)
 
 
 def _has_windows(factor: UOp) -> bool:
@@ -148,26 +192,30 @@ def _has_windows(factor: UOp) -> bool:
     return False
 
 
-def _place(factor: UOp, index: Index) -> UOp:
-    """Where an element lies in what is stored: what is computed, or padded."""
-    while factor.op in MOVEMENT and factor.op is not Ops.PAD:
-        index, _ = source_index(factor, index)
-        factor = factor.src[0]
-    return flat(index, factor.shape)
-
-
-def _now(node: UOp, index: Index, places: tuple[UOp, UOp], lanes: int) -> float:
+def _now(node: UOp, index: Index, places: Sequence[UOp], lanes: int) -> float:
     """The time of a sum as it stands, in that of full vectors: along the last axis of the result,
     or along a summed one that both factors lie along."""
-    shape, reduced = node.src[0].shape, node.arg[1]
-    last = max(a for a, n in enumerate(shape) if n != 1 and a not in reduced)
+    reduced, last = node.arg[1], _last(node)
+    steps = [[coefficient(at, i) for at in places] for i in index]
     times = [inf]
-    if coefficient(places[0], index[last]) == 1:
-        times.append(_steps_along(shape[last], lanes))
+    if 1 in steps[last]:
+        times.append(_steps_along(_length(node, steps, last), lanes))
     across = ACROSS if lanes >= LINE else 1.0
-    along = (a for a in reduced if all(coefficient(p, index[a]) == 1 for p in places))
-    times += [across * _steps_along(shape[a], lanes) for a in along]
+    along = (a for a in reduced if steps[a] == [1, 1])
+    times += [across * _steps_along(_length(node, steps, a), lanes) for a in along]
     return min(times)
+
+
+def _length(node: UOp, steps: Sequence[Sequence[int | None]], axis: int) -> int:
+    """Of an axis, with those before it that go on where it ends."""
+    shape, reduced = node.src[0].shape, node.arg[1]
+    n = shape[axis]
+    for a in (a for a in reversed(range(axis)) if shape[a] != 1):
+        whole = [None if s is None else s * n for s in steps[axis]]
+        if steps[a] != whole or None in whole or (a in reduced) != (axis in reduced):
+            break
+        n *= shape[a]
+    return n
 
 
 def _steps_along(n: int, lanes: int) -> float:

@@ -180,3 +180,11 @@ def through(node: UOp, index: Index, valid: UOp | None) -> tuple[UOp, Index, UOp
         valid = both(valid, condition)
         node = node.src[0]
     return node, index, valid
+
+
+def place(node: UOp, index: Index) -> UOp:
+    """Where an element lies in what is stored: what is computed, or padded."""
+    while node.op in _MOVES and node.op is not Ops.PAD:
+        index, _ = source_index(node, index)
+        node = node.src[0]
+    return flat(index, node.shape)

@@ -16,8 +16,10 @@ from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
 from .channels import Lanes, no_lanes, turned
+from .gaps import without_gaps
 from .packing import merged, packed, widened
 from .parts import in_parts
+from .sampling import narrowed
 
 FEW_RESULTS: Final = 7  # from 8 on a core has a row of its own, and rows need no second kernel
 LONG: Final = 1 << 16  # elements read by the whole reduction
@@ -152,6 +154,10 @@ def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
 
 
 def _reduction(node: UOp, lanes: int) -> UOp:
+    node = narrowed(node)
+    whole = without_gaps(node, lambda part: _packed(part, lanes))
+    if whole is not None:
+        return whole
     split = _split_long(node)
     if split is not node:
         return split

@@ -236,7 +236,7 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
         kernel = unroll(kernel, loop)
     kernel, reduced = _unroll_k(kernel, shape.reduced, far)
-    grid = in_order(first, [n_outer], again, [m_outer])
+    grid = in_order(first, [n_outer], _far_first(kernel, in_order(again, [m_outer]), lane))
     if matrices is not None and m_outer is not None:
         kernel, grid = _walk(kernel, target, matrices, n_outer, m_outer)
     made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
@@ -333,6 +333,17 @@ def _by_vectors(kernel: Kernel, n: UOp, loops: list[UOp]) -> tuple[list[UOp], li
     moving = [ranges_of(s) for s in body.src if n in ranges_of(s)] if body is not None else []
     moved = frozenset[UOp]().union(*moving)
     return [r for r in loops if r in moved], [r for r in loops if r not in moved]
+
+
+def _far_first(kernel: Kernel, loops: list[UOp], lane: UOp | None) -> list[UOp]:
+    """Ranges in the order in which the scalars of a tile lie in memory, as far as that is known:
+    what a filter's gradient reads of some channels for one place of the window is still near for
+    the next place. (AVX-512, one thread: 128 channels of 28 x 28 1.14x, 256 of 14 x 14 1.11x.)"""
+    read = [a for a in loads(kernel.stores) if lane not in ranges_of(a)]
+    steps = {r: [step(a, r) for a in read] for r in loops}
+    if any(None in known for known in steps.values()):
+        return loops
+    return sorted(loops, key=lambda r: -max((abs(s or 0) for s in steps[r]), default=0))
 
 
 def _bytes_along(kernel: Kernel, loop: UOp) -> int:
