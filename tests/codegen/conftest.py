@@ -8,6 +8,7 @@ is held as float32 whose low 16 bits are zero; dtype index is int64.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,15 @@ _EVALUATE: dict[Ops, Callable[..., Any]] = {
     Ops.CMPEQ: np.equal,
     Ops.CMPNE: np.not_equal,
     Ops.WHERE: np.where,
+    Ops.FMA: lambda a, b, c: _rounded_once(
+        a, b, c, np.float64 if a.itemsize == 4 else np.longdouble
+    ),
 }
+
+
+def _rounded_once(a: Any, b: Any, c: Any, wide: Any) -> Any:
+    """Of float32 all but a few in a thousand million, which a wider sum rounds to a tie."""
+    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
 
 
 def round_bfloat16(x: Any) -> Any:
@@ -151,13 +160,18 @@ def ulps(got: Any, exact: Any) -> Any:
 
 
 class Scalars:
-    """Decompose one op for the bare target and run it on arrays."""
+    """Decompose one op for the bare target, or one like it, and run it on arrays."""
 
     leaf = staticmethod(leaf)
     evaluate = staticmethod(evaluate)
     ulps = staticmethod(ulps)
     round_bfloat16 = staticmethod(round_bfloat16)
-    target = bare_target()
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def with_fma(self) -> Scalars:
+        return Scalars(replace(self.target, ops={**self.target.ops, Ops.FMA: _FLOATS}))
 
     def decomposed(self, op: Ops, *dtypes_in: DType, arg: Any = None) -> tuple[UOp, list[UOp]]:
         from polygrad.codegen.decompose import decompose, missing
@@ -177,4 +191,4 @@ class Scalars:
 
 @pytest.fixture(scope="session")
 def scalars() -> Scalars:
-    return Scalars()
+    return Scalars(bare_target())

@@ -158,8 +158,17 @@ def test_the_tiles_of_a_strip_ask_for_all_of_the_next() -> None:
     assert {at // 16 for at in reached} == set(range(32 * n // 16))
 
 
+def test_long_arrays_are_asked_for_ahead() -> None:
+    """Each by itself, 3 KB before it is read; what is read again and again is not."""
+    far, other, row = leaf(2048, 768), leaf(2048, 768), leaf(768)
+    both = far * other + row.reshape((1, 768)).expand((2048, 768))
+    assert asked(chosen(both)) == [(768, 2048 * 768), (768, 2048 * 768)]
+    assert asked(chosen(leaf(1_000_003) * 2.0)) == [(768, 1_000_003)]  # not by what is left over
+
+
 def test_what_the_caches_hold_is_not_asked_for() -> None:
     near = leaf(128, 768)
+    assert not asked(chosen(near * 2.0))
     row = near * leaf(768).reshape((1, 768)).expand((128, 768))
     assert not asked(chosen(row.reduce(Ops.ADD, (1,))))
     assert not asked(chosen(matmul(near, leaf(768, 64))))

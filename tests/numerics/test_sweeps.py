@@ -86,6 +86,25 @@ def test_float32_within_two_ulp(device: str, name: str) -> None:
     assert ulps.max() <= 2.0
 
 
+def test_sigmoid_within_two_ulp_where_it_is_hardest(device: str) -> None:
+    """Every float32 from -0.4702 to -0.4699; -0.47008884 is the farthest of all from its value."""
+    first, last = np.array([0.4699, 0.4702], np.float32).view(np.uint32)
+    x = -np.arange(first, last, dtype=np.uint32).view(np.float32)
+    ulps, _ = errors(Tensor(x).sigmoid().numpy(), special.expit(x.astype(np.float64)), np.float32)
+    assert ulps.max() <= 2.0
+
+
+def test_gelu_keeps_its_digits_below_zero(device: str) -> None:
+    """1 + tanh would cancel there. An error of u, some 2 ulp, counts 2 u times in exp(2 u)."""
+    x = np.linspace(-9, 9, 10_001, dtype=np.float32)
+    wide = x.astype(np.float64)
+    u = np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)
+    exact = wide * special.expit(2 * u)
+    room = 4 + 8 * np.abs(u)
+    ulps, _ = errors(Tensor(x).gelu().numpy(), exact, np.float32)
+    assert np.all(ulps <= room)
+
+
 @pytest.mark.parametrize("name", SPECIAL)
 def test_float32_within_four_ulp_or_a_millionth(device: str, name: str) -> None:
     exact = SPECIAL[name](FLOATS.astype(np.float64))

@@ -19,6 +19,8 @@ def operations(kernel: Kernel) -> int:
     for node in toposort(kernel.stores):
         if node.op is Ops.REDUCE:
             total += _times(ranges_of(node.src[0]))
+        elif node.op is Ops.FMA:
+            total += 2 * _times(ranges_of(node))
         elif node.op in ELEMENTWISE or node.op in (Ops.MAX, Ops.MIN):
             if node.dtype is not dtypes.index and node.dtype.kind != "bool":
                 total += _times(ranges_of(node))

@@ -2,8 +2,9 @@
 
 Floor: codegen. In: kernel-floor expressions of scalar dtype (a value, a STORE, a whole SINK). Out:
 the same with every operation in the table of `contract.py` that the Target has. Every expansion is
-plain lane-wise arithmetic without branches, so the linearizer may widen it to lanes, and uses no
-fused multiply-add, so that each device gives the same bits.
+plain lane-wise arithmetic without branches, so the linearizer may widen it to lanes. Exponentials
+use fused multiply-adds where the Target has them, in half of the steps and with the same bounds on
+the error; all else rounds after every operation, so that each device gives the same bits.
 
 One table, op -> rules, in these files:
 

@@ -1,8 +1,11 @@
 """Floating-point formats as integers, and the small pieces that every expansion is made of.
 
 Floor: codegen. In: scalar UOps of float32 or float64. Out: UOps of plain arithmetic, without
-branches, so that they can be widened to lanes. Nothing here uses FMA: a multiplication and an
-addition round twice on every machine, so an expansion gives the same bits everywhere.
+branches, so that they can be widened to lanes.
+
+A product and a sum round twice, and so give the same bits on every machine, unless the format of an
+expansion is `fused`: then they are one FMA. Exponentials are, where the Target has it; no step of
+theirs relies on either rounding.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ..dtype import DType, dtypes
 from ..float_layout import LAYOUTS
+from ..target import Target
 from ..uop.ops import Ops, UOp
 from . import polynomials
 
@@ -28,6 +32,7 @@ class Format(NamedTuple):
     shift: int  # bits of the stored mantissa
     bias: int
     coefficients: dict[str, tuple[float, ...]]
+    fused: bool = False  # a product and a sum are one operation, and round once
 
     @property
     def sign(self) -> int:
@@ -60,6 +65,19 @@ FORMATS: Final = {
 }
 
 
+def fused_format(dtype: DType, target: Target) -> Format | None:
+    """The format of an expansion whose products and sums are one where the target can."""
+    f = FORMATS.get(dtype)
+    return None if f is None else f._replace(fused=target.supports(Ops.FMA, dtype))
+
+
+def muladd(a: UOp, b: UOp | float, c: UOp | float, f: Format) -> UOp:
+    """a b + c"""
+    if not f.fused:
+        return a * b + c
+    return UOp(Ops.FMA, f.dtype, (a, _constant_like(b, a), _constant_like(c, a)))
+
+
 def minimum(a: UOp | float, b: UOp) -> UOp:
     """a < b ? a : b, in one instruction; a NaN in `b` stays."""
     return UOp(Ops.MIN, b.dtype, (_constant_like(a, b), b))
@@ -78,21 +96,21 @@ def clamp(x: UOp, lo: float, hi: float) -> UOp:
     return maximum(lo, minimum(hi, x))
 
 
-def horner(x: UOp, coefficients: Sequence[float]) -> UOp:
+def horner(x: UOp, coefficients: Sequence[float], f: Format) -> UOp:
     """c0 + x (c1 + x (c2 + …))"""
     total = UOp.const(x.dtype, coefficients[-1])
     for c in reversed(coefficients[:-1]):
-        total = total * x + c
+        total = muladd(total, x, c, f)
     return total
 
 
-def by_pairs(x: UOp, square: UOp, coefficients: Sequence[float]) -> UOp:
+def by_pairs(x: UOp, square: UOp, coefficients: Sequence[float], f: Format) -> UOp:
     """(c0 + c1 x) + x^2 ((c2 + c3 x) + …): as many steps as `horner`, half of them waiting for the
     one before (after Estrin, 1960)."""
-    pairs = [horner(x, coefficients[i : i + 2]) for i in range(0, len(coefficients), 2)]
+    pairs = [horner(x, coefficients[i : i + 2], f) for i in range(0, len(coefficients), 2)]
     total = pairs.pop()
     for pair in reversed(pairs):
-        total = pair + square * total
+        total = muladd(square, total, pair, f)
     return total
 
 

@@ -73,7 +73,7 @@ def _log2(a: UOp, f: Format) -> Pair:
     cubic_error = cubic_error + (square * third_rest + square_error * third)
     factor, factor_rest = two_sum(UOp.const(f.dtype, 1.0), cubic)
     factor_rest = factor_rest + (
-        cubic_error + square * square * horner(square, f.coefficients["POWER"])
+        cubic_error + square * square * horner(square, f.coefficients["POWER"], f)
     )
     log, log_rest = two_product(s, factor, f)
     log_rest = log_rest + (s * factor_rest + s_rest * factor)

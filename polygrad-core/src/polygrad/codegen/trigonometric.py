@@ -51,7 +51,7 @@ def sine(u: UOp, target: Target) -> UOp | None:
         r = near.where(a, r)
         sign = sign ^ (x.bitcast(f.unsigned) & f.sign)
     z = r * r
-    value = r + z * (r * horner(z, f.coefficients["SIN"]))
+    value = r + z * (r * horner(z, f.coefficients["SIN"], f))
     signed = (value.bitcast(f.unsigned) ^ sign).bitcast(f.dtype)
     return (a < INFINITY).where(signed, NAN)
 

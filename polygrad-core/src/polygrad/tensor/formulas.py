@@ -141,12 +141,17 @@ def log1p(x: UOp) -> UOp:
 
 
 def sigmoid(x: UOp) -> UOp:
-    """1 / (1 + z) for x >= 0 and z - z z / (1 + z) below, z = exp(-|x|): no overflow, nor in the
-    slope. Below 0 the rounding of 1 + z would count twice in z / (1 + z), where z is small."""
-    negative = x < 0.0
-    z = decay(negative.where(x, -x))
-    share = negative.where(z, 1.0) / (z + 1.0)
-    return negative.where(z - z * share, share)
+    """The larger or the smaller share of 1, by the sign of x. The slope is their product."""
+    larger, smaller = shares(x)
+    return sloped("sigmoid", (x < 0.0).where(smaller, larger), x)
+
+
+def shares(x: UOp) -> tuple[UOp, UOp]:
+    """sigmoid(|x|) = 1 / (1 + z) and sigmoid(-|x|) = z - z z / (1 + z), z = exp(-|x|): no overflow.
+    In z / (1 + z) the rounding of 1 + z would count twice."""
+    z = decay((x < 0.0).where(x, -x))
+    larger = recip(z + 1.0)
+    return larger, z - z * (z * larger)
 
 
 def softplus(x: UOp) -> UOp:
@@ -239,8 +244,9 @@ def clip(x: UOp, low: UOp | None, high: UOp | None) -> UOp:
 
 
 def gelu_tanh(x: UOp) -> UOp:
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
-    return x * 0.5 * (tanh(inner) + 1.0)
+    """x (1 + tanh(u)) / 2 = x sigmoid(2 u), which does not cancel below 0."""
+    scale = 2.0 * math.sqrt(2.0 / math.pi)
+    return x * sigmoid(x * (x * x * (0.044715 * scale) + scale))
 
 
 def gelu_erf(x: UOp) -> UOp:
@@ -339,6 +345,11 @@ def _beside_one(x: UOp) -> UOp:
     return recip(large.where(size, sqrt(near * near + 1.0)))
 
 
+def _sigmoid_slope(x: UOp, value: UOp) -> UOp:
+    larger, smaller = shares(x)
+    return larger * smaller
+
+
 def _softsign_slope(x: UOp, value: UOp) -> UOp:
     share = recip(copysign_of(x, x) + 1.0)
     return share * share
@@ -346,6 +357,7 @@ def _softsign_slope(x: UOp, value: UOp) -> UOp:
 
 FUNCTIONS.update(  # from x and the value
     inverse_square=by_slope(lambda x, value: value * (-2.0 / x)),
+    sigmoid=by_slope(_sigmoid_slope),
     softsign=by_slope(_softsign_slope),
     asinh=by_slope(lambda x, _: _beside_one(x)),
     acosh=by_slope(lambda x, _: recip(sqrt(x - 1.0) * sqrt(x + 1.0))),

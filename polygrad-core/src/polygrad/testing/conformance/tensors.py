@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ... import nn, settings
 from ..._create import create
@@ -104,9 +104,18 @@ def holds(target: Target, dtype: DType) -> bool:
     return dtype.is_int or target.supports(Ops.ADD, dtype)
 
 
+# Functions whose bits depend on what a machine has: math of its own, or a sum and a product that
+# round once.
+_ROUGH: Final = {
+    Ops.EXP2: ("exp", "exp2", "pow"),
+    Ops.LOG2: ("log", "log2", "pow"),
+    Ops.SIN: ("sin", "cos"),
+    Ops.FMA: ("exp", "exp2", "tanh", "erf"),
+}
+
+
 def elementwise_checks(target: Target) -> Iterator[Check]:
-    native = {Ops.EXP2: ("exp", "exp2"), Ops.LOG2: ("log", "log2"), Ops.SIN: ("sin", "cos")}
-    inexact = {n for op, names in native.items() if op in target.ops for n in (*names, "pow")}
+    inexact = {name for op, names in _ROUGH.items() if op in target.ops for name in names}
     if "no_contract" not in target.exact:
         inexact |= {*ONE, *TWO, *FLOATS}
     for dtype in NUMBERS:
