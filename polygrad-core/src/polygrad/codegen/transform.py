@@ -239,7 +239,7 @@ def fuse(kernel: Kernel, outer: UOp, inner: UOp) -> Kernel:
 
 def fusable(kernel: Kernel, outer: UOp, inner: UOp) -> bool:
     """Is every index a function of outer * len(inner) + inner?"""
-    if not (launchable(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
+    if outer is inner or not (launchable(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
         return False
     if kernel.kind(outer) != "loop" or kernel.kind(inner) != "loop":
         return False
