@@ -104,19 +104,20 @@ def fuzz(
 
 
 def _failures(cases: Sequence[Case], start: int, wanted: Sequence[Setup]) -> Iterator[Failure]:
-    """Every program in every setup; where no lists are chosen those with numbers in them run with
-    others too, and some with bounded axes."""
+    """Every program in every setup; where no lists are chosen, those that have numbers with others
+    too, and some with bounded axes."""
     for setup in wanted:
         if setup.sizes:
             yield from _check_sizes(cases, [setup])
-        elif setup.chosen:
-            yield from check_batch(cases, setup)
         else:
-            for some in ([c for c in cases if c.others], [c for c in cases if not c.others]):
-                yield from check_batch(some, setup._replace(varied=bool(some and some[0].others)))
+            yield from check_batch(cases, setup)
     plain = [s for s in wanted if not s.chosen and not s.sizes]
     for number, case in enumerate(cases[-start % SIZED :: SIZED], start):
         yield from _check_sizes([case], [s._replace(sizes=1 + number % 7) for s in plain])
+    for case in cases:
+        if case.others:  # each by itself: one number that becomes a 1 changes a batch's graph
+            varied = [check(case.program, s._replace(varied=True), case) for s in plain]
+            yield from filter(None, varied)
 
 
 def _check_sizes(cases: Sequence[Case], setups: Sequence[Setup]) -> Iterator[Failure]:

@@ -253,11 +253,12 @@ def case_of(program: Program, values: Answer | None = None) -> Case:
     return Case(program, values, (first, second or (program, values)))
 
 
-def check(program: Program, setup: Setup) -> Failure | None:
-    """Run one program by itself and compare it with the judge."""
+def check(program: Program, setup: Setup, case: Case | None = None) -> Failure | None:
+    """Run one program by itself and compare it with the judge; `case`: if somebody made it."""
     if setup.sizes:
         return check_sizes(program, setup)
-    case = case_of(program) if setup.varied else Case(program, known(program))
+    if case is None:
+        case = case_of(program) if setup.varied else Case(program, known(program))
     for number, (run, values) in enumerate(case.runs(setup.varied)):
         try:
             with setup.entered():
@@ -341,30 +342,23 @@ def _last_lines(error: BaseException) -> str:
 
 
 def check_batch(cases: Sequence[Case], setup: Setup) -> Iterator[Failure]:
-    """The failures among `cases`, run together first; all of them have other numbers, or none."""
-    suspects = [c.program for c in _suspects(cases, setup)]
-    found = [f for f in (check(p, setup) for p in suspects) if f is not None]
+    """The failures among `cases`, run together first."""
+    try:
+        with setup.entered():
+            got = run_batch([c.program for c in cases])
+    except Exception:  # noqa: BLE001 - which of them raised it is found below, one by one
+        suspects = list(cases)
+    else:
+        each = zip(cases, got, strict=True)
+        suspects = [c for c, given in each if compare(c.program, c.values, given)]
+    found = [f for f in (check(c.program, setup, c) for c in suspects) if f is not None]
     if suspects and not found:  # none of them alone: as one program
         together = joined([c.program for c in cases])
         found = [f for f in [check(together, setup)] if f is not None]
     if suspects and not found:
-        found = [Failure(suspects[0], setup, "batch", f"{len(cases)} programs fail together")]
+        text = f"{len(cases)} programs fail together"
+        found = [Failure(suspects[0].program, setup, "batch", text)]
     yield from found
-
-
-def _suspects(cases: Sequence[Case], setup: Setup) -> Sequence[Case]:
-    """Those that give something wrong together; all where that raises, as any may be to blame."""
-    for runs in zip(*[c.runs(setup.varied) for c in cases], strict=True):
-        try:
-            with setup.entered():
-                got = run_batch([program for program, _ in runs])
-        except Exception:  # noqa: BLE001 - which of them raised it is found one by one
-            return cases
-        each = zip(cases, runs, got, strict=True)
-        wrong = [case for case, (run, values), given in each if compare(run, values, given)]
-        if wrong:
-            return wrong
-    return ()
 
 
 def joined(programs: Sequence[Program]) -> Program:
