@@ -156,7 +156,10 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp) -> tuple[UOp, ...]:
         elif node.op is Ops.STORE and loop in ranges_of(node):
             new[node] = _gated(rebuild(node, src), inside)
         elif node.op in (Ops.REDUCE, Ops.SCAN) and loop in node.src[1:]:
-            value = inside.where(src[0], UOp.const(node.dtype, identity(node.arg, node.dtype)))
+            kept = src[0].op is Ops.AFTER  # by a store whose gate is made here as well
+            value = src[0].src[0] if kept else src[0]
+            value = inside.where(value, UOp.const(node.dtype, identity(node.arg, node.dtype)))
+            value = value.after(*src[0].src[1:]) if kept else value
             new[node] = UOp(node.op, node.dtype, (value, *src[1:]), node.arg)
         else:
             new[node] = rebuild(node, src)
