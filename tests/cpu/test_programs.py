@@ -223,6 +223,36 @@ def test_bools_live_in_registers(run: Any, build: Any) -> None:
         assert got[0] == expected
 
 
+@pytest.mark.parametrize("space", ["stack", "scratch"])
+def test_bools_in_an_array_are_written_and_read_one_by_one_or_many_at_once(
+    run: Any, build: Any, space: str
+) -> None:
+    """A bool is a byte there: written one by one and read as a vector, and the other way round,
+    and with a gate whose alternative is true."""
+    b = build()
+    byte, mask = dtypes.uint8, dtypes.bool.vec(8)
+    x, y = b.param(F32, 8, "r"), b.param(byte, 24, "w")
+    zero, eight = b.const(0), b.const(8)
+    ones, many = b.local(dtypes.bool, 8, space), b.local(dtypes.bool, 8, space)
+    i = b.loop(zero, eight)
+    b.store(ones, i, b.binary(Ops.CMPLT, b.load(x, i), b.const(0.0, F32)))
+    b.end(i)
+    negative = b.load(ones, zero, 8)
+    b.store(y, zero, b.cast(negative, byte.vec(8)))
+    gate = b.op(Ops.CONST, mask, arg=(True, False) * 4)
+    every_other = b.load(ones, zero, 8, gate=(gate, b.const(True, mask)))
+    b.store(y, b.const(16), b.cast(every_other, byte.vec(8)))
+    b.store(many, zero, negative)
+    j = b.loop(zero, eight)
+    b.store(y, b.add(j, eight), b.cast(b.load(many, j), byte))
+    b.end(j)
+    data = np.array([-1, 2, 3, -4, 5, -6, -7, -8], np.float32)
+    got = run(b.program(), data, np.zeros(24, np.uint8))[1].reshape(3, 8)
+    np.testing.assert_array_equal(got[0], data < 0)
+    np.testing.assert_array_equal(got[1], data < 0)
+    np.testing.assert_array_equal(got[2], (data < 0) | (np.arange(8) % 2 == 1))
+
+
 def test_streaming_stores_are_seen_afterwards(run: Any, build: Any) -> None:
     b = build()
     n = 1 << 12

@@ -8,7 +8,7 @@ import pytest
 from polygrad.testing import fuzz_sizes
 from polygrad.testing.fuzz_generate import generate
 from polygrad.testing.fuzz_grammar import Node, Program
-from polygrad.testing.fuzz_programs import Setup, _made, check
+from polygrad.testing.fuzz_run import Setup, _made, check
 
 SUM = Program(
     (

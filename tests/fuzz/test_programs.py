@@ -5,15 +5,21 @@ fixed.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from polygrad import Context
+from polygrad import Context, Tensor
+from polygrad import device as devices
 from polygrad.engine import kernels
+from polygrad.engine.counters import counters
+from polygrad.testing import fuzz_generate, fuzz_run, fuzz_transforms
 from polygrad.testing import fuzz_programs as fuzz
+from polygrad.testing.fuzz_generate import generate
 from polygrad.testing.fuzz_grammar import Node, Program, known
+from polygrad.testing.fuzz_judge import Known
 
 SAVED = sorted((Path(__file__).parent.parent / "regressions").glob("program_*.json"))
 BATCH = 12
@@ -31,7 +37,8 @@ def test_a_program_that_failed_once(path: Path, fusion: bool, device: str) -> No
 def test_new_programs(fusion: bool, device: str) -> None:
     seeds = range(10**6, 10**6 + 5 * BATCH)
     setup = fuzz.Setup(device, fusion)
-    failures = [f for _, found in fuzz.fuzz(seeds, [setup], BATCH) for f in found]
+    batches = fuzz.fuzz(seeds, [setup], BATCH, users=2)
+    failures = [f for _, found in batches for f in found]
     assert not failures, "\n\n".join(map(fuzz.reproducer, failures))
 
 
@@ -55,7 +62,7 @@ def test_the_reference_device_without_numpy(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_wrong_result_is_reduced_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: sums come out one too large."""
-    honest = fuzz.run_batch
+    honest = fuzz_run.run_batch
 
     def lying(programs: list[Program]) -> list[list[np.ndarray]]:
         out = honest(programs)
@@ -64,7 +71,7 @@ def test_a_wrong_result_is_reduced_and_printed(monkeypatch: pytest.MonkeyPatch) 
             for p, group in zip(programs, out, strict=True)
         ]
 
-    monkeypatch.setattr(fuzz, "run_batch", lying)
+    monkeypatch.setattr(fuzz_run, "run_batch", lying)
     nodes = (
         Node("input", (), {"dtype": "float32", "shape": [9, 17], "kind": "normal", "seed": 3}),
         Node("exp", (0,)),
@@ -87,11 +94,75 @@ def test_a_failure_is_saved_as_data(tmp_path: Path) -> None:
     np.testing.assert_array_equal(known(back)[0].value, [3, 3])
 
 
+def test_a_case_has_what_the_judge_knows_of_it_and_of_other_numbers() -> None:
+    """The judge is asked while a program grows, and the answers are kept."""
+    varied = 0
+    for seed in range(20):
+        program, values = fuzz_generate.grown(seed)
+        _same(values, known(program))
+        case = fuzz_run.case_of(program, values)
+        runs = case.runs(varied=True)
+        assert runs[0][0] == program and len(runs) in (1, 4)
+        for run, answer in runs:
+            _same(answer, known(run))
+        varied += len(runs) > 1
+    assert varied > 5
+
+
+def _same(some: Sequence[Known], others: Sequence[Known]) -> None:
+    for a, b in zip(some, others, strict=True):
+        np.testing.assert_array_equal(a.value, b.value)
+        np.testing.assert_array_equal(a.error, b.error)
+        assert a.dtype == b.dtype
+
+
+def test_other_numbers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: a number that changed is the old one still."""
+    honest = fuzz_run.tensors
+    program = Program(
+        (
+            Node("input", (), {"dtype": "float32", "shape": [3], "kind": "normal", "seed": 1}),
+            Node("add_c", (0,), {"c": 2.5}),
+        ),
+        (1,),
+    )
+    monkeypatch.setattr(fuzz_run, "tensors", lambda p: honest(program))
+    found = fuzz.check(program, fuzz.Setup("interp", varied=True))
+    assert found is not None and found.text.startswith("run 1: v1[0] is")
+
+
+def test_quick_code_is_the_same_program(device: str) -> None:
+    compiler = devices.get(device).compiler
+    with fuzz_run.quickly(devices.get(device)):
+        assert fuzz.check(generate(11), fuzz.Setup(device)) is None
+    assert devices.get(device).compiler is compiler
+
+
+def test_what_the_recipes_make_alike_is_compiled_once() -> None:
+    """Sums without the recipe for contractions: the same program; without their own: another."""
+    with Context(POLY_DEV="cpu", POLY_CACHE=0):
+        x = Tensor.arange(3 * 5).reshape(3, 5).cast("float32").contiguous().realize()
+        made = [x.sum(1).tolist()]
+        for names in (("contraction",), ("reduction",)):
+            with fuzz_transforms.without_recipes(names):
+                y = Tensor.arange(3 * 5).reshape(3, 5).cast("float32").contiguous().realize()
+                before = counters.kernels_compiled
+                made.append(y.sum(1).tolist())
+                compiled = counters.kernels_compiled - before
+            assert compiled == (names == ("reduction",))
+    assert made == [[10.0, 35.0, 60.0]] * 3
+
+
+def test_recipes_are_not_turned_off_where_there_are_none() -> None:
+    wanted = fuzz.setups("interp,cpu", "recipes")
+    assert [s.device for s in wanted] == ["interp", *["cpu"] * (1 + len(fuzz.LEFT_OUT))]
+
+
 def test_programs_that_fail_only_together_are_joined() -> None:
     one = Program(
         (Node("full", (), {"shape": [1], "c": 3, "dtype": "int32"}), Node("neg", (0,))), (1,)
     )
-    both = fuzz.joined([one, one])
+    both = fuzz_run.joined([one, one])
     assert both.outputs == (1, 3)
     assert [k.value.tolist() for k in known(both)] == [[3], [-3], [3], [-3]]
 

@@ -133,6 +133,14 @@ def test_fuse_refuses_ranges_that_are_walked_apart() -> None:
         verbs.fuse(kernel, *kernel.order)
 
 
+def test_fuse_refuses_a_range_and_itself() -> None:
+    """No index walks the range, so any two walks agree; its steps would be taken n times each."""
+    kernel = one_kernel(leaf(1).broadcast_to((3,)).reduce(Ops.ADD, (0,)))
+    (only,) = kernel.order
+    with pytest.raises(verbs.ScheduleError, match="fuse: ranges"):
+        verbs.fuse(kernel, only, only)
+
+
 def test_vectorize_needs_a_power_of_two() -> None:
     kernel = one_kernel(leaf(10) + leaf(10))
     with pytest.raises(verbs.ScheduleError, match="power of two"):

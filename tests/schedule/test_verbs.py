@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from polygrad import Tensor
 from polygrad.codegen import transform as verbs
-from polygrad.codegen.kernel import Kernel, canonical, length, misplaced, static
+from polygrad.codegen.kernel import Kernel, canonical, keeps, length, misplaced, static
 from polygrad.codegen.recipes import reference
 from polygrad.codegen.recipes.blocks import in_blocks
 from polygrad.dtype import dtypes
@@ -220,7 +220,20 @@ def test_scratch_has_room_for_one_row() -> None:
     assert misplaced(verbs.vectorize(halves, halves.order[1])) is not None
 
 
-def test_staged_rows_may_be_padded(run_kernels) -> None:
+def test_scratch_has_room_for_one_row_when_that_is_padded() -> None:
+    kernel = staged(softmax())
+    row = kernel.order[0]
+    (kept,) = [n for n in kernel.reductions if keeps(n)]
+    padded = verbs.pad(kernel, kept.src[1], 6)
+    assert [keeps(n) for n in padded.reductions].count(True) == 1
+    with pytest.raises(verbs.ScheduleError, match="a loop would stand around"):
+        verbs.reorder(padded, [*(r for r in padded.order if r is not row), row])
+    with pytest.raises(verbs.ScheduleError, match="peel, then stage"):
+        verbs.peel(padded, row, 4)
+
+
+@pytest.mark.parametrize("where", ["cpu", "interp"])
+def test_staged_rows_may_be_padded(run_kernels, where: str) -> None:
     """The scratch is written where the row has an element, and nowhere else."""
     x = leaf(6, 13)
     top = x.reduce(Ops.MAXIMUM, (1,)).reshape((6, 1)).expand(x.shape)
@@ -235,6 +248,6 @@ def test_staged_rows_may_be_padded(run_kernels) -> None:
         return kernel
 
     (want,) = run_kernels([root], data, "interp")
-    (got,) = run_kernels([root], data, "cpu", lambda k, t: padded(k))
+    (got,) = run_kernels([root], data, where, lambda k, t: padded(k))
     np.testing.assert_allclose(got, want, rtol=1e-5)
     np.testing.assert_allclose(got.sum(1), 1, rtol=1e-5)

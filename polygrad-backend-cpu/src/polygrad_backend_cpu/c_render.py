@@ -24,7 +24,7 @@ SIGNATURE = (
     "void *const *restrict params, const i64 *restrict variables, u8 *restrict scratch,"
     " i64 lo, i64 hi"
 )
-VERSION = 1  # raised when the printed text or the calling convention changes
+VERSION = 2  # raised when the printed text or the calling convention changes
 
 
 class CRenderer(Renderer):
@@ -152,7 +152,7 @@ class _Function(Function):
 
     def on_index(self, at: int, instr: Instr) -> None:
         base, offset = instr.src
-        element = type_of(self.ops[base].dtype)
+        element = type_of(self.held(at, self.ops[base].dtype))
         if base in self.registers:
             self.places[at] = _Place(self.registers[base][self.ops[offset].arg], "", element)
         else:
@@ -169,7 +169,7 @@ class _Function(Function):
         t = self.body.type(type) if aligned else self.body.unaligned(type)
         return f"*({const}{t} *)({place.pointer})"
 
-    def on_load(self, at: int, instr: Instr) -> None:
+    def load(self, instr: Instr, others: list[str]) -> str:
         place, type = self.places[instr.src[0]], type_of(instr.dtype)
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch
@@ -178,24 +178,19 @@ class _Function(Function):
             there = f"(const void *)((i64)({place.pointer}) + {distance})"
             self.body.hint(f"__builtin_prefetch({there}, 0, {self.nearness(instr)});")
         if len(instr.src) == 1:
-            self.names[at] = fetch(type, self._access(place, type, False, "const "))
-            return
+            return fetch(type, self._access(place, type, False, "const "))
         gate = self.names[instr.src[1]]
-        other = (
-            self.names[instr.src[2]] if len(instr.src) > 2 else self.body.constant(instr.dtype, 0)
-        )
+        other = others[0] if others else self.body.constant(instr.dtype, 0)
         if self.ops[instr.src[1]].dtype.lanes > 1:
             self._declare_masked(type)
             mask = self.body.mask(gate, type)
             text = f"load_{type.name}({place.pointer}, {mask}, {other})"
         else:
             text = f"{gate} ? {self._access(place, type, False, 'const ')} : {other}"
-        self.names[at] = fetch(type, text)
+        return fetch(type, text)
 
-    def on_store(self, at: int, instr: Instr) -> None:
-        place, value = self.places[instr.src[0]], self.names[instr.src[1]]
-        dtype = self.ops[instr.src[1]].dtype
-        type = type_of(dtype)
+    def store(self, at: int, instr: Instr, dtype: DType, value: str) -> None:
+        place, type = self.places[instr.src[0]], type_of(dtype)
         if dtype.kind == "bool" and dtype.lanes > 1:
             value = self.body.mask(value, type)
         if len(instr.src) > 2 and self.ops[instr.src[2]].dtype.lanes > 1:

@@ -40,6 +40,12 @@ class Entry(NamedTuple):
         return Entry(kinds, int(scratch))
 
 
+def in_memory(dtype: DType) -> DType:
+    """How an array holds values of a dtype: a bool is a byte. LLVM has a vector of i1 as bits
+    there, and C's masks are wider."""
+    return dtypes.uint8.vec(dtype.lanes) if dtype.kind == "bool" else dtype
+
+
 class Function(ABC):
     """Walks the instructions in order; a language says how each is printed.
 
@@ -90,6 +96,14 @@ class Function(ABC):
     def on_stack(self, at: int, dtype: DType, count: int) -> str:
         """An array of `dtype` on the stack."""
 
+    @abstractmethod
+    def load(self, instr: Instr, others: list[str]) -> str:
+        """What a LOAD gives; `others`: the name of its alternative, if it has one."""
+
+    @abstractmethod
+    def store(self, at: int, instr: Instr, dtype: DType, value: str) -> None:
+        """A STORE of this value."""
+
     # Each prints the instruction at one position, and may set its name.
     @abstractmethod
     def on_variable(self, at: int, instr: Instr) -> None: ...
@@ -97,10 +111,6 @@ class Function(ABC):
     def on_param(self, at: int, instr: Instr) -> None: ...
     @abstractmethod
     def on_index(self, at: int, instr: Instr) -> None: ...
-    @abstractmethod
-    def on_load(self, at: int, instr: Instr) -> None: ...
-    @abstractmethod
-    def on_store(self, at: int, instr: Instr) -> None: ...
     @abstractmethod
     def on_range(self, at: int, instr: Instr) -> None: ...
     @abstractmethod
@@ -154,15 +164,37 @@ class Function(ABC):
         count, space = instr.arg
         if space == "shared":
             raise UnsupportedOp(f"cpu has no shared memory (program {self.program.name})")
-        nbytes = count * instr.dtype.itemsize
+        held = in_memory(instr.dtype)
+        nbytes = count * held.itemsize
         if space == "scratch" or nbytes > STACK:
             self.far.add(at)
-            self.names[at] = self.at_scratch(at, instr.dtype, self.scratch)
+            self.names[at] = self.at_scratch(at, held, self.scratch)
             self.scratch += -(-nbytes // ALIGN) * ALIGN
         elif space == "register" and self.uses[at]:
             self.registers[at] = self.as_registers(at, instr.dtype, count)
         else:
-            self.names[at] = self.on_stack(at, instr.dtype, count)
+            self.names[at] = self.on_stack(at, held, count)
+
+    def held(self, index: int, dtype: DType) -> DType:
+        """How the memory behind an INDEX holds values of a dtype: a variable as they are."""
+        return dtype if self.ops[index].src[0] in self.registers else in_memory(dtype)
+
+    def on_load(self, at: int, instr: Instr) -> None:
+        held = self.held(instr.src[0], instr.dtype)
+        others = [Value(self.names[s], instr.dtype) for s in instr.src[2:]]
+        if held is not instr.dtype:
+            others = [self.emit(Ops.CAST, held, o) for o in others]
+        name = self.load(instr._replace(dtype=held), [o.name for o in others])
+        if held is not instr.dtype:
+            name = self.emit(Ops.CAST, instr.dtype, Value(name, held)).name
+        self.names[at] = name
+
+    def on_store(self, at: int, instr: Instr) -> None:
+        dtype = self.ops[instr.src[1]].dtype
+        held, value = self.held(instr.src[0], dtype), Value(self.names[instr.src[1]], dtype)
+        if held is not dtype:
+            value = self.emit(Ops.CAST, held, value)
+        self.store(at, instr, held, value.name)
 
     def nearness(self, load: Instr) -> int:
         """How near the caches shall have what a LOAD asks for ahead, of 3: vectors that are read in

@@ -18,12 +18,12 @@ from polygrad.uop.ops import Ops
 
 from .arithmetic import PRINTERS, Machine, Operands
 from .body import Body, literal, scalar_type, suffix, type_of, vector
-from .function import ALIGN, Function
+from .function import ALIGN, Function, in_memory
 from .target import host
 
 SIGNATURE = "ptr noalias %params, ptr noalias %variables, ptr noalias %scratch, i64 %lo, i64 %hi"
 ZEROS = "@zeros"  # what a load reads where its gate is false
-VERSION = 2  # raised when the printed text or the calling convention changes
+VERSION = 3  # raised when the printed text or the calling convention changes
 
 
 class LlvmRenderer(Renderer):
@@ -219,7 +219,7 @@ class _Function(Function):
             self.places[at] = _Place(pointer)
             return
         wide = self._wide(offset)
-        t = type_of(of.dtype)
+        t = type_of(in_memory(of.dtype))
         pointer = self.body.op(f"getelementptr {t}, ptr {self.names[base]}, i64 {wide}")
         align = of.dtype.scalar.itemsize
         if of.op is Ops.PARAM:
@@ -237,7 +237,7 @@ class _Function(Function):
         how = "zext" if dtype.is_unsigned else "sext"
         return self.body.op(f"{how} {type_of(dtype)} {self.names[at]} to i64")
 
-    def on_load(self, at: int, instr: Instr) -> None:
+    def load(self, instr: Instr, others: list[str]) -> str:
         place = self.places[instr.src[0]]
         t, notes = type_of(instr.dtype), place.notes(instr.dtype, aligned=False, load=True)
         if instr.arg is not None:
@@ -245,19 +245,17 @@ class _Function(Function):
         # What nobody writes reads the same wherever it stands, so a second read is the first.
         fetch = self.body.op if place.constant else self.body.fetch
         if len(instr.src) == 1:
-            self.names[at] = fetch(f"load {t}, ptr {place.pointer}{notes}")
-            return
+            return fetch(f"load {t}, ptr {place.pointer}{notes}")
         zero = literal(instr.dtype, 0)
-        other = self.names[instr.src[2]] if len(instr.src) > 2 else zero
+        other = others[0] if others else zero
         mask = self.names[instr.src[1]]
         if self.ops[instr.src[1]].dtype.lanes > 1:
-            self.names[at] = self._masked_load(instr, place, mask, other)
-            return
+            return self._masked_load(instr, place, mask, other)
         pointer = self.body.op(f"select i1 {mask}, ptr {place.pointer}, ptr {ZEROS}")
         value = fetch(f"load {t}, ptr {pointer}{notes}")
         if other != zero:
             value = self.body.op(f"select i1 {mask}, {t} {value}, {t} {other}")
-        self.names[at] = value
+        return value
 
     def _prefetch(self, place: _Place, load: Instr) -> None:
         """Ask for what lies `load.arg` elements on; the 0 says to read it."""
@@ -276,9 +274,8 @@ class _Function(Function):
         call = f"call {t} @{name}({pointer}, {mask} {gate}, {t} {other})"
         return self.body.fetch(call + place.scope)
 
-    def on_store(self, at: int, instr: Instr) -> None:
-        place, value = self.places[instr.src[0]], self.names[instr.src[1]]
-        dtype = self.ops[instr.src[1]].dtype
+    def store(self, at: int, instr: Instr, dtype: DType, value: str) -> None:
+        place = self.places[instr.src[0]]
         if len(instr.src) == 2:
             self._plain_store(instr, place, dtype, value)
             return

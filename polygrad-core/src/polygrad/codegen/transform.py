@@ -158,7 +158,10 @@ def _guarded(stores: Sequence[UOp], loop: UOp, inside: UOp) -> tuple[UOp, ...]:
         elif node.op is Ops.STORE and loop in ranges_of(node):
             new[node] = _gated(rebuild(node, src), inside)
         elif node.op in (Ops.REDUCE, Ops.SCAN) and loop in node.src[1:]:
-            value = inside.where(src[0], UOp.const(node.dtype, identity(node.arg, node.dtype)))
+            kept = src[0].op is Ops.AFTER  # by a store whose gate is made here as well
+            value = src[0].src[0] if kept else src[0]
+            value = inside.where(value, UOp.const(node.dtype, identity(node.arg, node.dtype)))
+            value = value.after(*src[0].src[1:]) if kept else value
             new[node] = UOp(node.op, node.dtype, (value, *src[1:]), node.arg)
         else:
             new[node] = rebuild(node, src)
@@ -241,7 +244,7 @@ def fuse(kernel: Kernel, outer: UOp, inner: UOp) -> Kernel:
 
 def fusable(kernel: Kernel, outer: UOp, inner: UOp) -> bool:
     """Is every index a function of outer * len(inner) + inner?"""
-    if not (launchable(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
+    if outer is inner or not (launchable(outer) and static(inner)) or outer.arg[1] != inner.arg[1]:
         return False
     if kernel.kind(outer) != "loop" or kernel.kind(inner) != "loop":
         return False

@@ -347,6 +347,8 @@ def _reader(is_param: bool, is_list: bool, arg: Any, at: int) -> Callable[..., A
 def _write_list(
     walker: Walker, i: int, f: Frame, store: Any, offset: Array, value: Array, gate: Array
 ) -> None:
+    if gate is not None and not np.any(gate):
+        return
     _check(walker, i, offset, len(store))
     k = int(offset)
     store[k] = value if gate is None else np.where(gate, value, store[k])

@@ -16,6 +16,7 @@ from . import fuzz_propose as p
 from . import fuzz_sequences as s
 from .fuzz_builder import Builder
 from .fuzz_grammar import Program
+from .fuzz_judge import Known
 
 _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
     (5, p.unary), (1.5, p.invert), (5, p.pair(list(grammar.BINARY), lambda k: True)),
@@ -52,6 +53,11 @@ def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
 
     `without` names operations that it must not use.
     """
+    return grown(seed, without)[0]
+
+
+def grown(seed: int, without: frozenset[str] = frozenset()) -> tuple[Program, list[Known]]:
+    """The same with what the judge knows of each node, as it found out on the way."""
     rng = np.random.default_rng(seed)
     b = Builder(rng, without)
     wanted = 3 + int(min(rng.exponential(15.0), 37))
@@ -61,7 +67,9 @@ def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
         if len(b.nodes) >= wanted:
             break
         _grow(b)
-    return trim(Program(tuple(b.nodes), _outputs(b)))
+    program = Program(tuple(b.nodes), _outputs(b))
+    kept = _needed(program)
+    return _only(program, kept), [b.values[i] for i in kept]
 
 
 def _outputs(b: Builder) -> tuple[int, ...]:
@@ -75,14 +83,24 @@ def _outputs(b: Builder) -> tuple[int, ...]:
 
 
 def trim(program: Program) -> Program:
-    """Without what no output needs. An assignment is needed by whoever reads its target later."""
+    """Without what no output needs."""
+    return _only(program, _needed(program))
+
+
+def _needed(program: Program) -> list[int]:
+    """The nodes that outputs need. An assignment is needed by whoever reads its target later."""
     needed = set(program.outputs)
     for i in range(len(program.nodes) - 1, -1, -1):
         if i in needed:
             needed.update(program.nodes[i].src)
-    numbers = {old: new for new, old in enumerate(sorted(needed))}
+    return sorted(needed)
+
+
+def _only(program: Program, kept: list[int]) -> Program:
+    """The program of the nodes `kept` alone."""
+    numbers = {old: new for new, old in enumerate(kept)}
     nodes = tuple(
         program.nodes[old]._replace(src=tuple(numbers[s] for s in program.nodes[old].src))
-        for old in numbers
+        for old in kept
     )
     return Program(nodes, tuple(numbers[o] for o in program.outputs))

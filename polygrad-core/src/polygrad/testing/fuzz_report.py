@@ -12,7 +12,7 @@ from . import fuzz_grammar as grammar
 from .fuzz_grammar import known
 
 if TYPE_CHECKING:
-    from .fuzz_programs import Failure
+    from .fuzz_run import Failure
 
 
 def reproducer(failure: Failure) -> str:
@@ -21,7 +21,7 @@ def reproducer(failure: Failure) -> str:
     if failure.setup.sizes:
         return (
             f"# {failure.setup}: {failure.text}\n"
-            "from polygrad.testing.fuzz_programs import Program, Setup, check_sizes\n"
+            "from polygrad.testing.fuzz_run import Program, Setup, check_sizes\n"
             f"program = Program.loads('{p.dumps()}')\n"
             f"print(check_sizes(program, Setup({failure.setup.device!r},"
             f" sizes={failure.setup.sizes})))"

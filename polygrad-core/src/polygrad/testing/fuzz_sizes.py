@@ -9,7 +9,7 @@ running is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,12 +72,16 @@ def source_text(program: Program, bounds: Mapping[int, Bounds]) -> str:
     return grammar.source_text(_exchanged(program, lambda n: _Name(f"d{n}") if n in bounds else n))
 
 
-def runs(program: Program, number: int) -> Iterator[tuple[dict[int, int], list[Known]]]:
-    """Values of the variables, and what the judge knows of the program then."""
+Run = tuple[dict[int, int], Sequence[Known]]
+
+
+def runs(program: Program, number: int, own: Sequence[Known] | None = None) -> Iterator[Run]:
+    """Values of the variables, and what the judge knows of the program then; `own`: with the sizes
+    that it has, if somebody asked before."""
     bounds, rng = chosen(program, number), np.random.default_rng(number + 1)
     if not bounds:
         return
-    yield {n: n for n in bounds}, known(program)
+    yield {n: n for n in bounds}, known(program) if own is None else own
     for _ in range(VALUES):
         values = {n: int(rng.integers(max(b.lo, 1), b.hi + 1)) for n, b in bounds.items()}
         try:
