@@ -140,7 +140,6 @@ def test_results_do_not_depend_on_threads(many: Any, build: Any) -> None:
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 5, 7, 8, 11, 12, 13, 31, 100])
 def test_every_tile_is_run_once(many: Any, build: Any, tiles: int) -> None:
-    """However few or many of them the shares of the threads have."""
     b = build()
     y = b.param(I64, tiles, "rw")
     (i,) = b.block(tiles)

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..dtype import dtypes
 from ..errors import ArgumentError, PolygradError, StateError, VaryingSize, public, shown
-from .linear import linear
 from .ops import Ops, UOp, size, toposort
 from .provenance import hand_on
 from .rewrite import rebuild, substitute
+from .size_text import text as written
 
 if TYPE_CHECKING:
     _Integer = int  # for checkers: a Size stands wherever an integer size does
@@ -113,6 +113,9 @@ def _constant_needed(self: Any, *_: Any) -> Any:
     raise VaryingSize(f"a constant is needed, not {self!r}")
 
 
+_CALLED: Final = frozenset({Ops.MINIMUM, Ops.MAXIMUM})  # whose text needs no parentheses
+
+
 class Size(_Integer):
     """An axis' length that varies between bounds. Raises VaryingSize where a number is needed."""
 
@@ -153,7 +156,7 @@ class Size(_Integer):
     def __repr__(self) -> str:
         value = _value(self.node)
         known = "" if value is None else f"={value}"
-        text = _text(self.node)
+        text = written(self.node)
         text = f"({text})" if " " in text and self.node.op not in _CALLED else text
         return f"{text}[{self.node.lo}..{self.node.hi}]{known}"
 
@@ -252,35 +255,6 @@ class BoundVariable(Variable):
 
 
 _CLASSES: Final = {3: Variable, 4: BoundVariable}
-
-
-# ---- text
-
-
-def _text(u: UOp) -> str:
-    """A form with what it takes away behind what it adds: `32 - n`."""
-    const, terms = linear(u)
-    parts = [_term(atom, k) for atom, k in sorted(terms, key=lambda t: t[1] < 0)]
-    if const or not parts:
-        first = const > 0 and bool(parts) and parts[0].startswith("-")
-        parts.insert(0 if first else len(parts), str(const))
-    return " + ".join(parts).replace("+ -", "- ")
-
-
-def _term(atom: UOp, k: int) -> str:
-    inner = [_text(s) if s is not atom else "" for s in atom.src]
-    if atom.op is Ops.VARIABLE:
-        text = str(atom.arg[0])
-    elif atom.op in _INFIX:
-        text = f" {_INFIX[atom.op]} ".join(f"({p})" if " " in p else p for p in inner)
-        text = f"({text})" if k != 1 else text
-    else:
-        text = f"{atom.op.name.lower().removesuffix('imum')}({', '.join(inner)})"
-    return text if k == 1 else f"-{text}" if k == -1 else f"{k}*{text}"
-
-
-_CALLED: Final = frozenset({Ops.MINIMUM, Ops.MAXIMUM})
-_INFIX: Final = {Ops.MUL: "*", Ops.FLOORDIV: "//", Ops.FLOORMOD: "%"}
 
 
 # ---- values
