@@ -179,6 +179,8 @@ class Chain:
         if run is None or run.times < 2:
             return None
         head = run.first + 2 * run.period
+        if self._reach_through(items, head, leaves):
+            return None
         longer = _Longer(self.order, self.run.first, places)
         out = [longer.moved(item, 0, _itself) for item in items[:head]]
         for shift in range(self.run.period, self.gone + 1, self.run.period):
@@ -232,6 +234,34 @@ class Chain:
             return same and all(map(follows, buffers(one), buffers(other)))
 
         return _longest(len(items), period, alike)
+
+    def _reach_through(self, items: Sequence[Item], head: int, leaves: dict[UOp, UOp]) -> bool:
+        """Whether items from `head` on compute something of each layer: what is not stored (a sum
+        over all of them) leads from the end of the chain to what lies before it."""
+        run, order, number = self.run, self.order, self.number
+        stored = {leaf for item in items for leaf in written(item)}
+        late = Counter(leaf for item in items[head:] for leaf in written(item))
+        nodes: dict[UOp, list[UOp]] = {}
+        for node in sorted(leaves, key=lambda n: number.get(n, run.end)):
+            nodes.setdefault(leaves[node], []).append(node)
+        stack = [node for leaf, often in late.items() for node in nodes.get(leaf, [])[-often:]]
+        seen: set[UOp] = set()
+        while stack:
+            node = stack.pop()
+            at = number.get(node, run.end)
+            if node in seen or at < run.first:
+                continue
+            seen.add(node)
+            inside = at < run.end - self.gone
+            later = order[at + self.gone].src if inside else (None,) * len(node.src)
+            for source, then in zip(node.src, later, strict=True):
+                if source is then:
+                    continue  # one of all periods
+                if inside and number[source] < run.first:
+                    return True
+                if source.op is not _BUFFER and leaves.get(source) not in stored:
+                    stack.append(source)
+        return False
 
     def _writes(self, leaves: dict[UOp, UOp]) -> list[tuple[UOp, int]]:
         """The leaf that each assignment is to, and the place of the assignment."""
