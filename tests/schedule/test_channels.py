@@ -10,7 +10,7 @@ import pytest
 
 from polygrad import Tensor
 from polygrad.engine import record, run
-from polygrad.schedule import KernelItem, channels, schedule
+from polygrad.schedule import KernelItem, channels, gaps, schedule
 from polygrad.uop.linear import coefficient, ranges_of
 from polygrad.uop.ops import Ops, UOp, size
 
@@ -216,3 +216,16 @@ def test_parts_of_a_filters_gradient_are_as_long_as_a_panel_stays_near(
     lengths = [size([r.src[1].arg for r in n.src[1:]]) for n in sums(slope)]
     terms = 32 * side * side
     assert lengths == ([terms // parts, parts] if parts else [terms])
+
+
+def test_one_image_of_one_place_has_a_gradient(
+    device: str, vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sum that is one number has no axis to lie along."""
+    monkeypatch.setattr(gaps, "WORTH", 1)
+    filters = np.arange(34, dtype=np.float32).reshape(17, 1, 2)
+    image = Tensor(np.ones((1, 1, 1), np.float32), device=device, requires_grad=True)
+    out = image.conv2d(Tensor(filters, device=device), stride=2, dilation=2, padding=2)
+    weights = Tensor(np.ones(out.shape, np.float32), device=device)
+    (slope,) = (out * weights).sum().gradient(image)
+    np.testing.assert_array_equal(slope.numpy(), [[[filters.sum()]]])

@@ -205,3 +205,10 @@ def test_kinds_with_as_many_terms_are_one_convolution() -> None:
 def test_few_products_are_summed_with_their_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "WORTH", 1 << 30)
     assert len(products(slope(14, 3, 2, padding=1))) == 1
+
+
+def test_a_transposed_convolution_all_of_whose_results_are_cut_off_has_a_gradient() -> None:
+    x, w = (Tensor(np.ones((1, 1, 2), np.float32), requires_grad=True) for _ in range(2))
+    out = x.conv_transpose2d(w, stride=4, padding=2)
+    for slope in (out * out).sum().gradient(x, w):
+        np.testing.assert_array_equal(slope.numpy(), np.zeros((1, 1, 2)))

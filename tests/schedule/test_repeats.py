@@ -158,7 +158,16 @@ def signed_zeros() -> list[Tensor]:
     return [x]
 
 
-OTHER = (unequal, one_in_the_middle, all_before, gradients, signed_zeros)
+def skipped() -> list[Tensor]:
+    """A sum over all layers, computed in one kernel, beside the value of the last layer."""
+    total, x = data(4, WIDTH), data(4, WIDTH)
+    for _ in range(LAYERS):
+        x = x @ data(WIDTH, WIDTH)
+        total = total + x.tanh()
+    return [total, x]
+
+
+OTHER = (unequal, one_in_the_middle, all_before, gradients, signed_zeros, skipped)
 Network = Callable[[], list[Tensor]]
 
 
@@ -291,6 +300,18 @@ def test_a_deep_network_computes_what_numpy_does() -> None:
         expected.append(x.sum(1))
     for found, wanted in zip(sums, [x, *expected], strict=True):
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_sum_over_all_layers_computes_what_numpy_does() -> None:
+    rng = np.random.default_rng(0)
+    total, x, *weights = rng.standard_normal((LAYERS + 2, WIDTH, WIDTH)) / WIDTH**0.5
+    sums, images = (Tensor(a.astype(np.float32)).realize() for a in (total, x))
+    for w in weights:
+        images, x = images @ Tensor(w.astype(np.float32)).realize(), x @ w
+        sums, total = sums + images, total + x
+    Tensor.realize(sums, images)
+    np.testing.assert_allclose(sums.numpy(), total, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(images.numpy(), x, rtol=1e-4, atol=1e-4)
 
 
 def test_each_layer_keeps_its_own_state() -> None:

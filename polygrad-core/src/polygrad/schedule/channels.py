@@ -120,7 +120,7 @@ def _convolution(node: UOp, lanes: int) -> _Convolution | None:
     body = node.src[0]
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not body.dtype.is_float:
         return None
-    if not is_fixed(body.shape) or size(body.shape) < WORTH:
+    if not is_fixed(body.shape) or size(body.shape) < WORTH or size(node.shape) == 1:
         return None
     windowed = [_has_windows(s) for s in body.src]
     if all(windowed) or (not any(windowed) and product(node) is not None):

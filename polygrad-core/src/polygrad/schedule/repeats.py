@@ -179,6 +179,8 @@ class Chain:
         if run is None or run.times < 2:
             return None
         head = run.first + 2 * run.period
+        if self._reach_through(items, head, leaves):
+            return None
         longer = _Longer(self.order, self.run.first, places)
         out = [longer.moved(item, 0, _itself) for item in items[:head]]
         for shift in range(self.run.period, self.gone + 1, self.run.period):
@@ -232,6 +234,42 @@ class Chain:
             return same and all(map(follows, buffers(one), buffers(other)))
 
         return _longest(len(items), period, alike)
+
+    def _reach_through(self, items: Sequence[Item], head: int, leaves: dict[UOp, UOp]) -> bool:
+        """Whether items from `head` on compute something of each layer: what is not stored (a sum
+        over all of them) leads from the end of the chain to what lies before it."""
+        stored = {leaf for item in items for leaf in written(item)}
+        stack, seen = self._computed_by(items[head:], leaves), set[UOp]()
+        while stack:
+            node = stack.pop()
+            if node in seen or self.number.get(node, self.run.end) < self.run.first:
+                continue
+            seen.add(node)
+            for source, outside in self._moving_sources(node):
+                if outside:
+                    return True
+                if source.op is not _BUFFER and leaves.get(source) not in stored:
+                    stack.append(source)
+        return False
+
+    def _computed_by(self, items: Sequence[Item], leaves: dict[UOp, UOp]) -> list[UOp]:
+        """The nodes of the short graph that its last items store; of several in one leaf the last
+        ones."""
+        often = Counter(leaf for item in items for leaf in written(item))
+        nodes: dict[UOp, list[UOp]] = {}
+        for node in sorted(leaves, key=lambda n: self.number.get(n, self.run.end)):
+            nodes.setdefault(leaves[node], []).append(node)
+        return [node for leaf, n in often.items() for node in nodes.get(leaf, [])[-n:]]
+
+    def _moving_sources(self, node: UOp) -> list[tuple[UOp, bool]]:
+        """The sources of a node of the short graph that lie further on in the whole one, and
+        whether they lie before the chain."""
+        at = self.number.get(node, self.run.end)
+        if at >= self.run.end - self.gone:
+            return [(s, False) for s in node.src]
+        later = self.order[at + self.gone].src
+        moving = [s for s, then in zip(node.src, later, strict=True) if s is not then]
+        return [(s, self.number[s] < self.run.first) for s in moving]
 
     def _writes(self, leaves: dict[UOp, UOp]) -> list[tuple[UOp, int]]:
         """The leaf that each assignment is to, and the place of the assignment."""

@@ -23,6 +23,8 @@ def sampled(x: UOp, places: Places) -> UOp:
     """x at some places of each axis. Outside of an axis stands anything."""
     if all(p == (0, n, 1) for p, n in zip(places, x.shape, strict=True)):
         return x
+    if not all(count for _, count, _ in places):
+        return UOp.const(x.dtype, 0).broadcast_to([count for _, count, _ in places])
     rule = _RULES.get(x.op, _cut)
     return rule(x, places)
 
