@@ -97,6 +97,15 @@ def test_half_gradients_of_broadcasts_accumulate_in_float32(device: str) -> None
     assert g.tolist() == [1024.0]
 
 
+def test_expm1_next_to_zero_bends_as_exp_does(device: str) -> None:
+    x = Tensor([0.0, -0.0, 1e-30, -1e-21, 1e-10])
+    value = x.expm1()
+    (slope,) = value.sum().gradient(x)
+    (bend,) = slope.sum().gradient(x)
+    assert str(value.tolist()) == str(x.tolist())
+    assert (slope.tolist(), bend.tolist()) == ([1.0] * 5, [1.0] * 5)
+
+
 def test_repeated_indices_add_up(device: str) -> None:
     table = Tensor(np.zeros((3, 2), np.float32))
     (g,) = table[Tensor([0, 2, 0])].sum().gradient(table)

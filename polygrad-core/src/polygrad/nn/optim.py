@@ -177,7 +177,7 @@ class Adam(Optimizer):
             if decay and not self.decoupled:
                 g = g + old * decay
             m = self.state[f"m.{i}"] * b1 + g * (1 - b1)
-            v = self.state[f"v.{i}"] * b2 + g * g * (1 - b2)
+            v = self.state[f"v.{i}"] * b2 + g * (1 - b2) * g
             spread = v
             if self.config["amsgrad"]:
                 spread = self.state[f"largest.{i}"].maximum(v)

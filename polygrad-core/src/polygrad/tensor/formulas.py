@@ -122,13 +122,13 @@ def product_error(x: UOp, y: UOp, product: UOp) -> UOp:
 
 
 def expm1(x: UOp) -> UOp:
-    """exp(x) - 1. Near 0 by 2t / (1 - t) with t = tanh(x / 2), which does not cancel; x itself next
-    to 0, where a half of it may be subnormal."""
+    """exp(x) - 1. Near 0 by 2t / (1 - t) with t = tanh(x / 2), which does not cancel; x (1 + x / 2)
+    next to 0, where a half of it may be subnormal."""
     t = tanh(x * 0.5)
     near = (x < 1.0) & (x > -1.0)
     t = near.where(t, 0.0)
     out = near.where((t + t) / (1.0 - t), exp(x) - 1.0)
-    return ((x < 1e-20) & (x > -1e-20)).where(x, out)
+    return ((x < 1e-20) & (x > -1e-20)).where(x * (x * 0.5 + 1.0), out)
 
 
 def log1p(x: UOp) -> UOp:
