@@ -86,6 +86,8 @@ def test_tiles_are_taken_as_caches_have_room() -> None:
     assert steps(256, 256, 256) == [4, 42]
     assert steps(512, 512, 512) == steps(512, 512, 512, cores=3) == [64, 16]
     assert steps(512, 512, 512, cores=2) == [2, 64, 8]
+    assert steps(8192, 32, 128, cores=2) == [2, 1365]  # a strip each
+    assert steps(8192, 32, 128, cores=3) == [1365, 2]
     assert steps(1024, 1024, 1024) == [4, 32, 32]
     assert steps(1016, 1024, 1024) == [32, 127]  # a number of tiles that has no divisor
 

@@ -313,10 +313,8 @@ def _walk(
     if _passes(matrices, target):
         return kernel, in_order(matrices.batch, [rows], strips)
     if matrices.second <= room <= matrices.results:
-        own = None
-        if strips and static(strips[0]) and length(strips[0]) % target.cores == 0:
-            kernel, own, strips[0] = factored(kernel, strips[0], length(strips[0]) // target.cores)
-        return kernel, in_order(matrices.batch, [own, rows], strips)
+        kernel, own, strips = _shared_out(kernel, strips, target.cores)
+        return kernel, in_order(matrices.batch, own, [rows], strips)
     blocks = None
     if static(rows) and matrices.first > 2 * room:
         most = max(room * length(rows) // matrices.first, 1)
@@ -324,6 +322,18 @@ def _walk(
         if steps > 1:
             kernel, blocks, rows = factored(kernel, rows, steps)
     return kernel, in_order(matrices.batch, [blocks], strips, [rows])
+
+
+def _shared_out(
+    kernel: Kernel, strips: list[UOp], cores: int
+) -> tuple[Kernel, list[UOp], list[UOp]]:
+    """Strips as many parts as there are cores, where they come out even: parts, strips of each."""
+    if not strips or not static(strips[0]) or length(strips[0]) % cores:
+        return kernel, [], strips
+    if length(strips[0]) == cores:
+        return kernel, strips[:1], strips[1:]
+    kernel, own, first = factored(kernel, strips[0], length(strips[0]) // cores)
+    return kernel, in_order([own]), [first, *strips[1:]]
 
 
 def _by_vectors(kernel: Kernel, n: UOp, loops: list[UOp]) -> tuple[list[UOp], list[UOp]]:
