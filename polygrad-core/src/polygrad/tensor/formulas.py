@@ -128,7 +128,9 @@ def expm1(x: UOp) -> UOp:
     near = (x < 1.0) & (x > -1.0)
     t = near.where(t, 0.0)
     out = near.where((t + t) / (1.0 - t), exp(x) - 1.0)
-    return ((x < 1e-20) & (x > -1e-20)).where(x * (x * 0.5 + 1.0), out)
+    tiny = (x < 1e-20) & (x > -1e-20)
+    inside = tiny.where(x, 0.0)  # or an infinite x times no slope is NaN
+    return tiny.where(inside * (inside * 0.5 + 1.0), out)
 
 
 def log1p(x: UOp) -> UOp:
