@@ -412,8 +412,10 @@ def ask(kernel: Kernel, number: int, strip: UOp, tiles: UOp) -> Kernel:
     param, index = load.src[0].src
     inner = [r for r in kernel.order if r in ranges_of(index) and kernel.kind(r) != "grid"]
     steps = next((r for r in inner if kernel.kind(r) == "loop" and r in kernel.reduced), None)
-    if steps is None or not all(map(static, (strip, tiles, steps))) or tiles in ranges_of(index):
+    walked = [r for r in (strip, tiles, steps) if r is not None and static(r)]
+    if len(walked) < 3 or any(r.src[0].arg for r in walked) or tiles in ranges_of(index):
         raise ScheduleError(f"ask: load {number} reads no strip of range {strip.arg[0]} again")
+    assert steps is not None
     whole, parts = coefficient(index, strip), length(tiles) * length(steps)
     line = LINE // load.dtype.itemsize
     if whole is None or whole != _dense(index, inner) or whole % parts or whole // parts > line:

@@ -60,15 +60,15 @@ def batches(
     return _Sliced(data, specs, batch_size, remainder, shuffle)
 
 
-def one(data: Any, specs: Specs, what: str) -> Batch:
+def one(data: Any, specs: Specs) -> Batch:
     """A single batch, checked against the declared shapes."""
     if not isinstance(data, Mapping):
-        raise ArgumentError(f"{what}: a batch maps names to arrays, not {shown(data)}.")
-    check_names(data, specs, what)
+        raise ArgumentError(f"fit: a batch maps names to arrays, not {shown(data)}.")
+    check_names(data, specs, "fit")
     batch = Batch()
     for name, spec in specs.items():
-        view, shape = host_array(f"{what}: {name!r}", data[name], spec.dtype)
-        check_shape(f"{what}: {name!r}", shape, spec, batch.sizes)
+        view, shape = host_array(f"fit: {name!r}", data[name], spec.dtype)
+        check_shape(f"fit: {name!r}", shape, spec, batch.sizes)
         batch[name] = view
     return batch
 
@@ -85,7 +85,7 @@ class _Whole:
     def __init__(self, data: Mapping[str, Any], specs: Specs) -> None:
         self.size = _samples(specs)
         try:
-            self.batch = one(data, specs, "fit")
+            self.batch = one(data, specs)
         except ShapeError as e:
             raise ShapeError(f"{e} Give batch_size= to visit the data in parts.") from None
 
@@ -101,7 +101,7 @@ class _Stream:
         self.steps = len(data) if isinstance(data, Sized) else None
         self.once = iter(data) is data
         if isinstance(data, Sequence) and data:
-            one(data[0], specs, "fit")  # the rest when its turn comes
+            one(data[0], specs)  # the rest when its turn comes
 
     def epoch(self, number: int) -> Iterator[Batch]:
         if self.once and number > 0:
@@ -110,7 +110,7 @@ class _Stream:
                 " __iter__ starts anew, for several epochs."
             )
         for batch in self.data:
-            yield one(batch, self.specs, "fit")
+            yield one(batch, self.specs)
 
 
 class _Column(NamedTuple):

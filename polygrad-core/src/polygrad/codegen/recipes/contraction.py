@@ -306,7 +306,7 @@ def _walk(
 
     Measured on AVX-512, one thread: row by row a gradient of 512 x 784, summed over 256, with
     Adam's update or without it, takes 0.96 of the time, 512 and 768 0.97; a product of
-    8192 x 256 and 256 x 256 takes 0.76. On two, 512 with strips of each takes 0.92.
+    8192 x 256 and 256 x 256 takes 0.76. On two, 512 with strips of each takes 0.94.
     """
     room = second_cache(target) // 2
     strips = in_order(matrices.strips, [columns])
