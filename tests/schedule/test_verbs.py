@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygrad import Tensor
+from polygrad.codegen import row_programs
 from polygrad.codegen import transform as verbs
 from polygrad.codegen.kernel import Kernel, canonical, keeps, length, misplaced, static
 from polygrad.codegen.recipes import reference
@@ -201,7 +202,7 @@ def staged(kernel: Kernel) -> Kernel:
     for node in kernel.reductions:
         for loop in kernel.outputs:
             try:
-                return verbs.stage(kernel, node, loop)
+                return row_programs.stage(kernel, node, loop)
             except verbs.ScheduleError:
                 continue
     raise AssertionError("nothing can be staged")

@@ -11,18 +11,30 @@ pages.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from ...target import Target
 from ...uop.linear import divides, ranges_of
 from ...uop.ops import UOp, size
 from ..kernel import Kernel, extent, launchable, length, static, steps
-from ..transform import ScheduleError, accumulate, bind, bindable, reorder, stage, unroll
+from ..row_programs import delay, stage
+from ..transform import (
+    ScheduleError,
+    accumulate,
+    bind,
+    bindable,
+    block,
+    parts_of,
+    reorder,
+    unroll,
+)
 from .common import (
     ask_ahead,
     contiguous_output,
     cost,
     factored,
+    goes_far,
     in_order,
     into_lanes,
     lanes_for,
@@ -38,6 +50,9 @@ REGISTER_STRIP = 8  # vectors of a column strip whose sums stay in registers
 WIDE_STRIP = 128  # the same where rows come from memory: 4 KB of float32 with 8 lanes
 FAR = 1 << 20  # bytes read by a column reduction above which its rows come from memory
 DEAR = 8  # operations of a value that is kept in scratch rather than computed again
+DELAYED = 1 << 20  # bytes of a block of rows, each but the last written during the next one
+FEW = 4  # rows of a block: of fewer too many are first and last ones
+BLOCKS = 8  # of each core at least
 SHORT = 32  # steps of a reduction that is printed out
 SHORT_COLUMN = 16  # the same of columns: as many rows as a core fetches ahead of at once
 SHORT_TEXT = 128  # instructions of one that is: more of them take long to compile, and gain nothing
@@ -89,6 +104,10 @@ def _rows(
         vector = None
     if vector is not None:
         kernel = _keep_dear(kernel, target, vector)
+    if rows:
+        kernel = ask_ahead(kernel, target, rows[-1])
+    if rows and vector is not None and static(vector) and length(vector) % lanes == 0:
+        kernel, rows = _delay(kernel, target, rows, vector, along)
     for loop in along:
         kernel, outer, _ = into_lanes(kernel, loop, lanes)
         if outer is not None and extent(outer) >= 2 * ACCUMULATORS:
@@ -99,8 +118,30 @@ def _rows(
     for loop in rows:
         kernel = bind(kernel, loop)
     rest = [r for r in kernel.order if r not in rows]
-    kernel = reorder(kernel, [*rows, *rest])
-    return ask_ahead(kernel, target, rows[-1]) if rows else kernel
+    return reorder(kernel, [*rows, *rest])
+
+
+def _delay(
+    kernel: Kernel, target: Target, rows: list[UOp], vector: UOp, along: list[UOp]
+) -> tuple[Kernel, list[UOp]]:
+    """In blocks of rows, write each past the caches while the next is computed, in the dearest of
+    the loops over it. Measured on AVX-512, two threads, rows of 4096: softmax takes 0.77 of the
+    time, its logarithm 0.80, layer norm 0.80, the gradient of softmax 0.97; rows of 1024 or 256:
+    softmax 0.93, layer norm 0.84."""
+    row = extent(vector) * max(s.src[0].dtype.itemsize for s in kernel.stores)
+    count = min(DELAYED // row, extent(rows[-1]) // (BLOCKS * target.cores))
+    if count < FEW or not all(goes_far(kernel, target, s) for s in kernel.stores):
+        return kernel, rows
+    made = block(kernel, rows[-1], count)
+    outer, inner = parts_of(kernel, made)
+    for loop in sorted(along, key=lambda r: -_dearest(kernel, r)):
+        with suppress(ScheduleError):  # it does not walk a row as the stores do
+            return delay(made, inner, loop, vector), [*rows[:-1], outer]
+    return kernel, rows
+
+
+def _dearest(kernel: Kernel, loop: UOp) -> int:
+    return max((cost(n.src[0]) for n in kernel.reductions if loop in n.src[1:]), default=0)
 
 
 def _accumulate(kernel: Kernel, loop: UOp) -> Kernel:
