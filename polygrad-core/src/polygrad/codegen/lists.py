@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
-from . import row_programs
+from . import hints, row_programs
 from . import transform as verbs
 from .kernel import Kernel, extent, length, misplaced
 from .recipes import RECIPES
@@ -113,13 +113,14 @@ def _stream(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
 def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     _takes(3, "prefetch", numbers)
     load, loop, steps = numbers
-    return verbs.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
+    return hints.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
 
 
 def _ask(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
-    _takes(3, "ask", numbers)
+    if len(numbers) < 3:
+        raise ScheduleError("ask: a load, a range and those of its tiles are expected")
     load, *loops = numbers
-    return verbs.ask(kernel, load, *(_range(kernel, n, "ask") for n in loops))
+    return hints.ask(kernel, load, *(_range(kernel, n, "ask") for n in loops))
 
 
 def _ungate(kernel: Kernel, numbers: Sequence[int]) -> Kernel:

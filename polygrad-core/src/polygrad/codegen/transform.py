@@ -34,8 +34,6 @@ from .kernel import (
     waiting,
 )
 
-LINE = 64  # bytes of a cache line
-
 
 class ScheduleError(PolygradError, ValueError):
     """A verb that is not legal for this kernel."""
@@ -86,7 +84,7 @@ def parts_of(before: Kernel, after: Kernel) -> tuple[UOp, ...]:
     return tuple(r for r in after.order if r not in before.order)
 
 
-def _positive(verb: str, factor: int) -> None:
+def positive(verb: str, factor: int) -> None:
     if factor < 1:
         raise ScheduleError(f"{verb}: {factor} is no number of steps")
 
@@ -95,7 +93,7 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block
     early.
     """
-    _positive("block", factor)
+    positive("block", factor)
     n = steps(loop)
     if static(loop) and n.arg % factor == 0:
         return split(kernel, loop, factor)
@@ -111,7 +109,7 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
 def cover(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any length, the inner range whole: steps beyond the end
     compute the last one again and store nothing."""
-    _positive("cover", factor)
+    positive("cover", factor)
     free(kernel, loop, "cover")
     if loop not in kernel.outputs:
         raise ScheduleError(f"cover: range {loop.arg[0]} is reduced or sequential")
@@ -135,7 +133,7 @@ def _gated(store: UOp, inside: UOp) -> UOp:
 def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
     """Round a range up to a multiple; loads and stores beyond the end are gated off, and a
     reduction adds its identity there. The length may vary."""
-    _positive("pad", multiple)
+    positive("pad", multiple)
     free(kernel, loop, "pad")
     lo, n = loop.src[0], steps(loop)
     if divides(n, multiple):
@@ -186,7 +184,7 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
 def peel_whole(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """`peel` of a length that varies, at its largest multiple of the factor. Either part may be
     empty."""
-    _positive("peel_whole", factor)
+    positive("peel_whole", factor)
     return _peeled(kernel, loop, steps(loop) // factor * factor).logged(
         "peel_whole", loop.arg[0], factor
     )
@@ -370,67 +368,6 @@ def stream(kernel: Kernel, number: int) -> Kernel:
 def delayed(kernel: Kernel, store: UOp) -> list[UOp]:
     """Stores to the same memory that wait for a later step."""
     return [s for s in waiting(kernel) if s.src[0].src[0] is store.src[0].src[0]]
-
-
-def prefetch(kernel: Kernel, number: int, loop: UOp, steps: int) -> Kernel:
-    """Have load `number`, counted in the order of `toposort`, ask for what it will read so many
-    steps of a range later: a hint, for memory that comes late and in pieces too short for the
-    machine to see where it goes on."""
-    _positive("prefetch", steps)
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
-    load = read[number] if 0 <= number < len(read) else None
-    if load is None or load.arg is not None or loop not in kernel.order:
-        raise ScheduleError(f"prefetch: there is no load {number} that could ask ahead")
-    distance = coefficient(load.src[0].src[1], loop)
-    if not distance:
-        raise ScheduleError(
-            f"prefetch: load {number} does not move along range {loop.arg[0]} by a constant"
-        )
-    made = UOp(Ops.LOAD, load.dtype, load.src, distance * steps)
-    stores = tuple(substitute(kernel.stores, {load: made}))
-    return replace(kernel, stores=stores).logged("prefetch", number, loop.arg[0], steps)
-
-
-def ask(kernel: Kernel, number: int, strip: UOp, tiles: UOp) -> Kernel:
-    """Have load `number` ask for the strip that it will read in the next step of range `strip`,
-    part by part: every step of `tiles` reads the whole of this one and asks for another part of the
-    next. A hint, for strips that come from beyond the cache in which the tiles find them again.
-
-    `number` counts as in `prefetch`; what is asked for is an address within the buffer.
-    """
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
-    load = read[number] if 0 <= number < len(read) else None
-    if load is None or len(load.src) > 1 or load.dtype.is_narrow:
-        raise ScheduleError(f"ask: there is no load {number} that could ask for more")
-    param, index = load.src[0].src
-    inner = [r for r in kernel.order if r in ranges_of(index) and kernel.kind(r) != "grid"]
-    steps = next((r for r in inner if kernel.kind(r) == "loop" and r in kernel.reduced), None)
-    walked = [r for r in (strip, tiles, steps) if r is not None and static(r)]
-    if len(walked) < 3 or any(r.src[0].arg for r in walked) or tiles in ranges_of(index):
-        raise ScheduleError(f"ask: load {number} reads no strip of range {strip.arg[0]} again")
-    assert steps is not None
-    whole, parts = coefficient(index, strip), length(tiles) * length(steps)
-    line = LINE // load.dtype.itemsize
-    if whole is None or whole != _dense(index, inner) or whole % parts or whole // parts > line:
-        raise ScheduleError(f"ask: load {number} reads no strip that comes in {parts} parts")
-    next_one = {r: UOp.index(r.src[0].arg) for r in inner}
-    next_one[strip] = (strip + 1) % length(strip)
-    part = (tiles * length(steps) + steps) * (whole // parts)
-    place = UOp(Ops.INDEX, param.dtype, (param, substitute((index,), next_one)[0] + part))
-    made = load.after(UOp(Ops.LOAD, load.dtype, (place,), 0))
-    stores = tuple(substitute(kernel.stores, {load: made}))
-    logged = ("ask", number, strip.arg[0], tiles.arg[0])
-    return replace(kernel, stores=stores).logged(*logged)
-
-
-def _dense(index: UOp, loops: Sequence[UOp]) -> int:
-    """How many neighbours an index reaches through these ranges; 0 where it leaves some out."""
-    reached = 1
-    for step, n in sorted((coefficient(index, r) or 0, length(r)) for r in loops):
-        if step != reached:
-            return 0
-        reached *= n
-    return reached
 
 
 def by_vectors(kernel: Kernel, store: UOp) -> bool:

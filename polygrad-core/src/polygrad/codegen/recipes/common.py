@@ -12,6 +12,7 @@ from ...target import Target
 from ...uop.costs import COSTS
 from ...uop.linear import coefficient, divides, ranges_of
 from ...uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
+from ..hints import prefetch
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import (
     ScheduleError,
@@ -22,7 +23,6 @@ from ..transform import (
     parts_of,
     peel,
     peel_whole,
-    prefetch,
     split,
     stream,
     vectorize,
