@@ -141,6 +141,30 @@ def test_a_matrix_from_memory_is_asked_for_ahead() -> None:
     assert [length(r) for r in few.of_kind("grid")] == [3072 // 6]
 
 
+@pytest.mark.parametrize(
+    ("shape", "cores", "blocks"),
+    [
+        ((4096, 4096), 1, [2]),
+        ((4096, 4096), 8, [8]),
+        ((8192, 2048), 2, [2]),
+        ((8192, 2048), 3, [4]),
+        ((2, 8192, 2048), 2, [2]),  # a matrix each
+        ((65536, 256), 2, [2]),
+        ((65536, 256), 8, [4]),
+        ((65536, 144), 2, []),  # nine vectors
+    ],
+)
+def test_columns_from_memory_are_summed_by_all_cores(
+    shape: tuple[int, ...], cores: int, blocks: list[int]
+) -> None:
+    """In strips that may be narrow, none of which has its sums in registers: see below."""
+    root = leaf(*shape).reduce(Ops.ADD, (len(shape) - 2,))
+    kernel = choose(canonical(schedule([root], "cpu").items[-1].sink), replace(WIDE, cores=cores))
+    assert [length(r) for r in kernel.of_kind("grid")] == blocks
+    (subtotal,) = kernel.of_kind("subtotal")  # of as many rows, however wide a strip is
+    assert shape[-2] % 128 or length(subtotal) == shape[-2] // 512
+
+
 def test_the_tiles_of_a_matrix_ask_for_the_next_of_its_batch() -> None:
     """Of both factors, in every step of every tile; what is left over of the rows asks nothing."""
     target = replace(WIDE, cache_bytes=(48 << 10, 2 << 20))

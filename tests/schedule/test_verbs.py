@@ -276,3 +276,21 @@ def test_matrices_that_ask_for_the_next_are_multiplied(
     assert "ask" in [entry[0] for entry in logs]
     want = np.matmul(*(data[t.uop].astype("d") for t in (a, b)))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [192, 256, 640])
+def test_columns_add_up_alike_for_any_number_of_cores(run_kernels, columns: int) -> None:
+    x = leaf(2003, columns)
+    data = np.random.default_rng(0).standard_normal((2003, columns)).astype("f")
+
+    def total(cores: int) -> np.ndarray:
+        def optimize(kernel: Kernel, target: Target) -> Kernel:
+            return choose(kernel, replace(target, vector_bytes=64, registers=32, cores=cores))
+
+        (out,) = run_kernels([x.reduce(Ops.ADD, (0,))], {x: data}, "cpu", optimize)
+        return out
+
+    one = total(1)
+    np.testing.assert_allclose(one, data.sum(0, dtype="d"), rtol=1e-6, atol=3e-4)
+    for cores in (2, 3, 4, 8):
+        np.testing.assert_array_equal(total(cores), one)
