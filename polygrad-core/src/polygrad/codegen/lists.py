@@ -118,7 +118,7 @@ def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
 
 def _ask(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     if len(numbers) < 3:
-        raise ScheduleError("ask: a load, a range and those of its tiles are expected")
+        raise ScheduleError(f"ask: 3 numbers or more are expected, got {len(numbers)}")
     load, *loops = numbers
     return hints.ask(kernel, load, *(_range(kernel, n, "ask") for n in loops))
 
