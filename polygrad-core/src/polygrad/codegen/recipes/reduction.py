@@ -129,9 +129,11 @@ def _delay(
     the loops over it. Measured on AVX-512, two threads, rows of 4096: softmax takes 0.77 of the
     time, its logarithm 0.80, layer norm 0.80, the gradient of softmax 0.97; rows of 1024 or 256:
     softmax 0.93, layer norm 0.84."""
+    if not all(goes_far(kernel, target, s) for s in kernel.stores):
+        return kernel, rows
     row = extent(vector) * max(s.src[0].dtype.itemsize for s in kernel.stores)
     count = min(DELAYED // row, extent(rows[-1]) // (BLOCKS * target.cores))
-    if count < FEW or not all(goes_far(kernel, target, s) for s in kernel.stores):
+    if count < FEW:
         return kernel, rows
     made = block(kernel, rows[-1], count)
     outer, inner = parts_of(kernel, made)
@@ -192,7 +194,7 @@ def _columns(kernel: Kernel, target: Target, rows: list[UOp], vector: UOp, lanes
     strip: UOp | None = None
     wide = work > FAR
     if outer is not None:
-        blocks = size([extent(r) for r in others])
+        blocks = max(size([extent(r) for r in others]), 1)
         in_memory = _strip(length(outer), -(-target.cores // blocks)) if wide else 0
         factor = in_memory or _divisor(length(outer), REGISTER_STRIP)
         if factor > 1:
