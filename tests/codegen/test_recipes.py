@@ -9,7 +9,7 @@ import pytest
 
 from polygrad import Tensor
 from polygrad import device as devices
-from polygrad.codegen.kernel import Kernel, canonical, length, misplaced
+from polygrad.codegen.kernel import Kernel, canonical, length, misplaced, substitute
 from polygrad.codegen.lower import lower
 from polygrad.codegen.recipes import choose
 from polygrad.codegen.transform import unmix
@@ -139,6 +139,61 @@ def test_a_matrix_from_memory_is_asked_for_ahead() -> None:
     (few,) = (k for k in kernels if k.recipe == "contraction")
     assert asked(few) == [(6 * 768, 3072 * 768)]
     assert [length(r) for r in few.of_kind("grid")] == [3072 // 6]
+
+
+@pytest.mark.parametrize(
+    ("shape", "cores", "blocks"),
+    [
+        ((4096, 4096), 1, [2]),
+        ((4096, 4096), 8, [8]),
+        ((8192, 2048), 2, [2]),
+        ((8192, 2048), 3, [4]),
+        ((2, 8192, 2048), 2, [2]),  # a matrix each
+        ((65536, 256), 2, [2]),
+        ((65536, 256), 8, [4]),
+        ((65536, 144), 2, []),  # nine vectors
+    ],
+)
+def test_columns_from_memory_are_summed_by_all_cores(
+    shape: tuple[int, ...], cores: int, blocks: list[int]
+) -> None:
+    """In strips that may be narrow, none of which has its sums in registers: see below."""
+    root = leaf(*shape).reduce(Ops.ADD, (len(shape) - 2,))
+    kernel = choose(canonical(schedule([root], "cpu").items[-1].sink), replace(WIDE, cores=cores))
+    assert [length(r) for r in kernel.of_kind("grid")] == blocks
+    (subtotal,) = kernel.of_kind("subtotal")  # of as many rows, however wide a strip is
+    assert shape[-2] % 128 or length(subtotal) == shape[-2] // 512
+
+
+def test_the_tiles_of_a_matrix_ask_for_the_next_of_its_batch() -> None:
+    """Of both factors, in every step of every tile; what is left over of the rows asks nothing."""
+    target = replace(WIDE, cache_bytes=(48 << 10, 2 << 20))
+    root = (Tensor.empty(256, 64, 64) @ Tensor.empty(256, 64, 64)).uop
+    kernel = choose(canonical(schedule([root], "cpu").items[-1].sink), target)
+    batch, tiles = kernel.of_kind("grid")
+    (steps,) = (r for r in kernel.of_kind("loop") if r in kernel.reduced)
+    asked_for: dict[UOp, set[int]] = {}
+    for hint in toposort(kernel.stores):
+        if hint.op is Ops.LOAD and hint.arg == 0:
+            param, place = hint.src[0].src
+            assert place.lo >= 0
+            assert place.hi < param.arg[1]
+            asked_for.setdefault(param, set()).update(
+                substitute(
+                    (place,), {batch: UOp.index(255), tiles: UOp.index(t), steps: UOp.index(k)}
+                )[0].arg
+                for t in range(length(tiles))
+                for k in range(length(steps))
+            )
+    assert len(asked_for) == 2
+    for places in asked_for.values():
+        assert {place // 16 for place in places} == set(range(64 * 64 // 16))  # of the first again
+    assert [tiles in ranges_of(s) for s in kernel.stores] == [True, False]
+    near = choose(
+        canonical(schedule([root], "cpu").items[-1].sink),
+        replace(target, cache_bytes=(48 << 10, 16 << 20)),
+    )
+    assert not [e for e in near.log if e[0] == "ask"]
 
 
 def test_the_tiles_of_a_strip_ask_for_all_of_the_next() -> None:

@@ -4,6 +4,7 @@ the reference device (reliability row 2)."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygrad import Tensor
+from polygrad.codegen import row_programs
 from polygrad.codegen import transform as verbs
 from polygrad.codegen.kernel import Kernel, canonical, keeps, length, misplaced, static
-from polygrad.codegen.recipes import reference
+from polygrad.codegen.recipes import choose, reference
 from polygrad.codegen.recipes.blocks import in_blocks
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
@@ -201,7 +203,7 @@ def staged(kernel: Kernel) -> Kernel:
     for node in kernel.reductions:
         for loop in kernel.outputs:
             try:
-                return verbs.stage(kernel, node, loop)
+                return row_programs.stage(kernel, node, loop)
             except verbs.ScheduleError:
                 continue
     raise AssertionError("nothing can be staged")
@@ -251,3 +253,44 @@ def test_staged_rows_may_be_padded(run_kernels, where: str) -> None:
     (got,) = run_kernels([root], data, where, lambda k, t: padded(k))
     np.testing.assert_allclose(got, want, rtol=1e-5)
     np.testing.assert_allclose(got.sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["cpu", "interp"])
+@pytest.mark.parametrize("shape", [(8, 21, 20, 32), (8, 16, 16, 48), (9, 21, 33, 16)])
+def test_matrices_that_ask_for_the_next_are_multiplied(
+    run_kernels, shape: tuple[int, ...], where: str
+) -> None:
+    batch, m, k, n = shape
+    a, b = Tensor.empty(batch, m, k), Tensor.empty(batch, k, n)
+    rng = np.random.default_rng(0)
+    data = {t.uop: rng.standard_normal(t.shape).astype("f") for t in (a, b)}
+    logs: list[Any] = []
+
+    def optimize(kernel: Kernel, target: Target) -> Kernel:
+        small = replace(target, vector_bytes=64, grid_only=False, registers=32)
+        made = choose(kernel, replace(small, cache_bytes=(1 << 10, 16 * (m + n) * k)))
+        logs.extend(made.log)
+        return made
+
+    (got,) = run_kernels([(a @ b).uop], data, where, optimize)
+    assert "ask" in [entry[0] for entry in logs]
+    want = np.matmul(*(data[t.uop].astype("d") for t in (a, b)))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [192, 256, 640])
+def test_columns_add_up_alike_for_any_number_of_cores(run_kernels, columns: int) -> None:
+    x = leaf(2003, columns)
+    data = np.random.default_rng(0).standard_normal((2003, columns)).astype("f")
+
+    def total(cores: int) -> np.ndarray:
+        def optimize(kernel: Kernel, target: Target) -> Kernel:
+            return choose(kernel, replace(target, vector_bytes=64, registers=32, cores=cores))
+
+        (out,) = run_kernels([x.reduce(Ops.ADD, (0,))], {x: data}, "cpu", optimize)
+        return out
+
+    one = total(1)
+    np.testing.assert_allclose(one, data.sum(0, dtype="d"), rtol=1e-6, atol=3e-4)
+    for cores in (2, 3, 4, 8):
+        np.testing.assert_array_equal(total(cores), one)

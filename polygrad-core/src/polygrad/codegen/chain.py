@@ -24,6 +24,7 @@ from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
 from .chain_stages import Stage, numbers_of, reductions_of, rows_of, stages_of
 from .cost import operations
+from .hints import LINE
 from .kernel import Kernel, canonical, extent, length, misplaced, substitute
 from .limits import bounded
 from .linearize import Linearizer, params_of
@@ -31,7 +32,7 @@ from .lower import index_dtype, lowered
 from .recipes import fitting
 from .recipes.common import second_cache
 from .recipes.contraction import product_of, register_tile
-from .transform import LINE, unmix
+from .transform import unmix
 
 TILES: Final = 8  # register tiles of a block, one below the other; half where all are products
 COLUMNS: Final = 4  # vectors of columns that a limit is rounded up to where rows are reduced

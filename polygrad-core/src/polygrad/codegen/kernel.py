@@ -99,6 +99,7 @@ def misplaced(kernel: Kernel) -> UOp | None:
     reduction keeps its values in scratch, which has room for one row.
     """
     position = {r: i for i, r in enumerate(kernel.order)}
+    left = [s for s in kernel.stores if s.src[0].src[0].op is Ops.LOCAL and waiting(kernel)]
     around: dict[UOp, tuple[UOp, ...]] = {}
     needs: dict[UOp, frozenset[UOp]] = {}
     for node in toposort(kernel.stores):
@@ -107,6 +108,8 @@ def misplaced(kernel: Kernel) -> UOp | None:
         if node.op is Ops.SCAN and _inside(kernel, node, position):
             return node
         if keeps(node) and (_inside(kernel, node, position) or _across(kernel, node)):
+            return node
+        if node in left and _turned(kernel, node, position):
             return node
         if node.op not in (Ops.REDUCE, Ops.STORE):
             continue
@@ -131,9 +134,30 @@ def _inside(kernel: Kernel, scan: UOp, position: Mapping[UOp, int]) -> bool:
     return any(position[r] > start for r in others if kernel.kind(r) not in ("grid", "vector"))
 
 
+def _turned(kernel: Kernel, store: UOp, position: Mapping[UOp, int]) -> bool:
+    """Whether a loop stands inside of those along which a store leaves something in scratch."""
+    own = placing(store)
+    start = min((position[r] for r in own), default=len(position))
+    others = [r for r in ranges_of(store) if r not in own]
+    return any(position[r] > start for r in others if kernel.kind(r) not in ("grid", "vector"))
+
+
+def placing(store: UOp) -> set[UOp]:
+    """The ranges that stand in the address of a store, not those that bound them."""
+    nodes = toposort((store.src[0],), lambda n: n.op is not Ops.RANGE)
+    return {n for n in nodes if n.op is Ops.RANGE}
+
+
 def keeps(node: UOp) -> bool:
-    """Whether this is a reduction that keeps its values in scratch (`transform.stage`)."""
+    """Whether steps of this reduction have effects: it keeps its values in scratch, or the row
+    before is written in them (`row_programs.stage` and `delay`)."""
     return node.op is Ops.REDUCE and node.src[0].op is Ops.AFTER
+
+
+def waiting(kernel: Kernel) -> list[UOp]:
+    """Stores to memory that wait for a reduction in a later step (`row_programs.delay`)."""
+    effects = [s for n in kernel.reductions if keeps(n) for s in n.src[0].src[1:]]
+    return [s for s in effects if s.src[0].src[0].op is Ops.PARAM]
 
 
 def _across(kernel: Kernel, reduction: UOp) -> bool:

@@ -24,7 +24,7 @@ from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
-from .kernel import Kernel, extent, float_sum, length
+from .kernel import Kernel, extent, float_sum, keeps, length
 from .printing import Accumulator, Printer, Scope
 
 STORES = 1 << 30  # the rank of stores: after every reduction of their nest
@@ -306,8 +306,12 @@ class Linearizer(Printer):
         return self.emit(Ops.WHERE, dtype, (known, error, zero))
 
     def step_operands(self, node: UOp) -> tuple[int, ...]:
-        """What one step adds: a value, or two factors, or a mask and two factors."""
+        """What one step adds, its effects done: a value, or two factors, or a mask and two."""
         body, lanes = node.src[0], self.reduced_lanes(node)
+        if keeps(node):
+            body, *effects = body.src
+            for effect in effects:
+                self.value(effect)
         parts: tuple[UOp, ...] = (body,)
         if self.fuses(node):
             parts = body.src if body.op is Ops.MUL else (body.src[0], *body.src[1].src)
@@ -321,7 +325,7 @@ class Linearizer(Printer):
     def fuses(self, node: UOp) -> bool:
         """A product sum in floats may be a fused multiply-add where the machine has one; a product
         that is 0 under a condition is one whose result is taken only where it holds."""
-        body = node.src[0]
+        body = node.src[0].src[0] if keeps(node) else node.src[0]
         if body.op is Ops.WHERE and body.src[2].op is Ops.CONST and body.src[2].arg == 0:
             body = body.src[1]
         if node.arg is not Ops.ADD or body.op is not Ops.MUL or not node.dtype.is_float:

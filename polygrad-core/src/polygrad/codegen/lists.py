@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
+from . import hints, row_programs
 from . import transform as verbs
 from .kernel import Kernel, extent, length, misplaced
 from .recipes import RECIPES
@@ -98,7 +99,7 @@ def _stage(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     for node in kernel.reductions:
         if node.src[1:] == (reduced,):
             try:
-                return verbs.stage(kernel, node, loop)
+                return row_programs.stage(kernel, node, loop)
             except ScheduleError:
                 continue  # the values of another one may be meant
     raise ScheduleError(f"stage: no reduction over range {numbers[0]} can be staged")
@@ -112,13 +113,14 @@ def _stream(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
 def _prefetch(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
     _takes(3, "prefetch", numbers)
     load, loop, steps = numbers
-    return verbs.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
+    return hints.prefetch(kernel, load, _range(kernel, loop, "prefetch"), steps)
 
 
 def _ask(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
-    _takes(3, "ask", numbers)
+    if len(numbers) < 3:
+        raise ScheduleError(f"ask: 3 numbers or more are expected, got {len(numbers)}")
     load, *loops = numbers
-    return verbs.ask(kernel, load, *(_range(kernel, n, "ask") for n in loops))
+    return hints.ask(kernel, load, *(_range(kernel, n, "ask") for n in loops))
 
 
 def _ungate(kernel: Kernel, numbers: Sequence[int]) -> Kernel:
@@ -143,6 +145,7 @@ _VERBS: Final[Mapping[str, Callable[[Kernel, Sequence[int]], Kernel]]] = {
     "partial": _on_ranges("partial", verbs.accumulate, 1),
     "subtotal": _on_ranges("subtotal", verbs.subtotals, 1),
     "stage": _stage,
+    "delay": _on_ranges("delay", row_programs.delay, 3),
     "stream": _stream,
     "prefetch": _prefetch,
     "ask": _ask,

@@ -21,19 +21,18 @@ from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rebuild
 from .kernel import (
     Kernel,
-    extent,
     in_place,
     index_roots,
     keeps,
     launchable,
     length,
     misplaced,
+    placing,
     static,
     steps,
     substitute,
+    waiting,
 )
-
-LINE = 64  # bytes of a cache line
 
 
 class ScheduleError(PolygradError, ValueError):
@@ -55,7 +54,7 @@ def _apply(kernel: Kernel, table: dict[UOp, tuple[UOp, ...]], exprs: dict[UOp, U
     return replace(kernel, stores=stores, order=order, kinds=kinds)
 
 
-def _free(kernel: Kernel, loop: UOp, verb: str) -> None:
+def free(kernel: Kernel, loop: UOp, verb: str) -> None:
     """Only an ordinary loop changes its length: lanes and printed-out steps depend on it."""
     kind = kernel.kind(loop)
     if kind != "loop":
@@ -64,7 +63,7 @@ def _free(kernel: Kernel, loop: UOp, verb: str) -> None:
 
 def split(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner. The factor must divide the length (see `peel` and `block`)."""
-    _free(kernel, loop, "split")
+    free(kernel, loop, "split")
     n = steps(loop)
     if factor < 1 or not divides(n, factor) or n.hi == 0:
         shown = n.arg if n.op is Ops.CONST else n
@@ -85,7 +84,7 @@ def parts_of(before: Kernel, after: Kernel) -> tuple[UOp, ...]:
     return tuple(r for r in after.order if r not in before.order)
 
 
-def _positive(verb: str, factor: int) -> None:
+def positive(verb: str, factor: int) -> None:
     if factor < 1:
         raise ScheduleError(f"{verb}: {factor} is no number of steps")
 
@@ -94,11 +93,11 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any factor: the inner loop's bound ends the last block
     early.
     """
-    _positive("block", factor)
+    positive("block", factor)
     n = steps(loop)
     if static(loop) and n.arg % factor == 0:
         return split(kernel, loop, factor)
-    _free(kernel, loop, "block")
+    free(kernel, loop, "block")
     first, kind, lo = kernel.fresh(2), loop.arg[1], loop.src[0]
     outer = UOp.range(UOp.index(0), (n + (factor - 1)) // factor, first, kind)
     rest = n - outer * factor
@@ -110,10 +109,12 @@ def block(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
 def cover(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """r -> outer * factor + inner for any length, the inner range whole: steps beyond the end
     compute the last one again and store nothing."""
-    _positive("cover", factor)
-    _free(kernel, loop, "cover")
+    positive("cover", factor)
+    free(kernel, loop, "cover")
     if loop not in kernel.outputs:
         raise ScheduleError(f"cover: range {loop.arg[0]} is reduced or sequential")
+    if _carries(kernel, loop):
+        raise ScheduleError(f"cover: a step of range {loop.arg[0]} writes what the one before left")
     n, first, kind = steps(loop), kernel.fresh(2), loop.arg[1]
     outer = UOp.range(UOp.index(0), (n + (factor - 1)) // factor, first, kind)
     inner = UOp.range(0, factor, first + 1, kind)
@@ -132,8 +133,8 @@ def _gated(store: UOp, inside: UOp) -> UOp:
 def pad(kernel: Kernel, loop: UOp, multiple: int) -> Kernel:
     """Round a range up to a multiple; loads and stores beyond the end are gated off, and a
     reduction adds its identity there. The length may vary."""
-    _positive("pad", multiple)
-    _free(kernel, loop, "pad")
+    positive("pad", multiple)
+    free(kernel, loop, "pad")
     lo, n = loop.src[0], steps(loop)
     if divides(n, multiple):
         return kernel
@@ -183,18 +184,18 @@ def peel(kernel: Kernel, loop: UOp, at: int) -> Kernel:
 def peel_whole(kernel: Kernel, loop: UOp, factor: int) -> Kernel:
     """`peel` of a length that varies, at its largest multiple of the factor. Either part may be
     empty."""
-    _positive("peel_whole", factor)
+    positive("peel_whole", factor)
     return _peeled(kernel, loop, steps(loop) // factor * factor).logged(
         "peel_whole", loop.arg[0], factor
     )
 
 
 def _peeled(kernel: Kernel, loop: UOp, at: UOp) -> Kernel:
-    _free(kernel, loop, "peel")
+    free(kernel, loop, "peel")
     lo = loop.src[0]
     if loop.arg[1] == "seq":
         raise ScheduleError(f"peel: range {loop.arg[0]} is sequential: the rest needs what was")
-    _bounds_nothing(kernel, loop, "peel")
+    bounds_nothing(kernel, loop, "peel")
     if any(loop in ranges_of(n) for n in kernel.reductions if keeps(n)):
         raise ScheduleError(f"peel: range {loop.arg[0]} has rows in scratch: peel, then stage")
     first = kernel.fresh(2)
@@ -213,7 +214,7 @@ def _peeled(kernel: Kernel, loop: UOp, at: UOp) -> Kernel:
     return replace(kernel, stores=stores, order=tuple(order), kinds=kinds)
 
 
-def _bounds_nothing(kernel: Kernel, loop: UOp, verb: str) -> None:
+def bounds_nothing(kernel: Kernel, loop: UOp, verb: str) -> None:
     if any(loop in s.toposort() for r in kernel.order for s in r.src):
         raise ScheduleError(f"{verb}: range {loop.arg[0]} bounds another range")
 
@@ -293,13 +294,23 @@ def _kind(kernel: Kernel, loop: UOp, kind: str) -> Kernel:
 def bindable(kernel: Kernel, loop: UOp) -> bool:
     """Whether the launch knows the length, and no store is lost where that is 0."""
     some = (loop.src[1].lo or 0) > (loop.src[0].lo or 0)
-    return launchable(loop) and (some or all(loop in ranges_of(s) for s in kernel.stores))
+    always = some or all(loop in ranges_of(s) for s in kernel.stores)
+    return launchable(loop) and always and not _carries(kernel, loop)
+
+
+def _carries(kernel: Kernel, loop: UOp) -> bool:
+    """Whether a step of a range needs what another has left in scratch (`row_programs.delay`)."""
+    left = [s for s in kernel.stores if s.src[0].src[0].op is Ops.LOCAL]
+    apart = any(loop not in ranges_of(s) or loop in placing(s) for s in left)
+    return apart and bool(waiting(kernel))
 
 
 def bind(kernel: Kernel, loop: UOp, kind: str = "grid") -> Kernel:
     """Run a range on the blocks of the launch: only output ranges, which are independent."""
     if loop not in kernel.outputs:
         raise ScheduleError(f"bind: range {loop.arg[0]} is reduced or sequential")
+    if _carries(kernel, loop):
+        raise ScheduleError(f"bind: a step of range {loop.arg[0]} writes what the one before left")
     if not bindable(kernel, loop):
         raise ScheduleError(f"bind: range {loop.arg[0]} has a bound known only at run time")
     return _kind(kernel, loop, kind)
@@ -313,7 +324,7 @@ def vectorize(kernel: Kernel, loop: UOp) -> Kernel:
         )
     if loop.arg[1] == "seq":
         raise ScheduleError(f"vectorize: range {loop.arg[0]} is sequential")
-    _bounds_nothing(kernel, loop, "vectorize")
+    bounds_nothing(kernel, loop, "vectorize")
     return _kind(kernel, loop, "vector")
 
 
@@ -342,102 +353,21 @@ def subtotals(kernel: Kernel, loop: UOp) -> Kernel:
     return _kind(kernel, loop, "subtotal")
 
 
-def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
-    """Keep the values a reduction adds up in block scratch, for a store that needs them again.
-
-    `loop` is the output range along which the stores use the expression of the reduction's body:
-    they read the scratch instead of computing it a second time (softmax: one exp an element).
-    """
-    body, ranges = reduction.src[0], reduction.src[1:]
-    alike = len(ranges) == 1 and ranges[0].src == loop.src
-    if not alike or loop in ranges or not launchable(loop) or loop.src[0].arg != 0:
-        raise ScheduleError(f"stage: range {loop.arg[0]} is not as long as the reduction's")
-    again = substitute((body,), {ranges[0]: loop})[0]
-    if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
-        raise ScheduleError(f"stage: the stores do not repeat {body} along range {loop.arg[0]}")
-    others = sum(n.op is Ops.LOCAL for n in toposort(kernel.stores))
-    local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch", others))
-    keep = UOp(Ops.STORE, dtypes.void, (_element(local, ranges[0]), body))
-    kept = UOp(Ops.REDUCE, reduction.dtype, (body.after(keep), *ranges), reduction.arg)
-    reread = UOp(Ops.LOAD, body.dtype, (_element(local, loop),))
-    stores = tuple(substitute(kernel.stores, {reduction: kept, again: reread}))
-    return replace(kernel, stores=stores).logged("stage", ranges[0].arg[0], loop.arg[0])
-
-
-def _element(local: UOp, position: UOp) -> UOp:
-    return UOp(Ops.INDEX, local.dtype, (local, position))
-
-
 def stream(kernel: Kernel, number: int) -> Kernel:
-    """Let store `number` write past the caches: whole vectors at addresses that are multiples of
-    their size, of what the kernel does not read."""
+    """Let store `number`, and what was delayed of it, write past the caches: whole vectors at
+    addresses that are multiples of their size, of what the kernel does not read."""
     store = kernel.stores[number] if 0 <= number < len(kernel.stores) else None
-    if store is None or store.arg is not None or not by_vectors(kernel, store):
+    written = [] if store is None else [store, *delayed(kernel, store)]
+    if not written or any(s.arg is not None or not by_vectors(kernel, s) for s in written):
         raise ScheduleError(f"stream: store {number} does not write whole vectors past the caches")
-    made = UOp(Ops.STORE, store.dtype, store.src, "nt")
-    stores = (*kernel.stores[:number], made, *kernel.stores[number + 1 :])
+    past = {s: UOp(Ops.STORE, s.dtype, s.src, "nt") for s in written}
+    stores = tuple(substitute(kernel.stores, past))
     return replace(kernel, stores=stores).logged("stream", number)
 
 
-def prefetch(kernel: Kernel, number: int, loop: UOp, steps: int) -> Kernel:
-    """Have load `number`, counted in the order of `toposort`, ask for what it will read so many
-    steps of a range later: a hint, for memory that comes late and in pieces too short for the
-    machine to see where it goes on."""
-    _positive("prefetch", steps)
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
-    load = read[number] if 0 <= number < len(read) else None
-    if load is None or load.arg is not None or loop not in kernel.order:
-        raise ScheduleError(f"prefetch: there is no load {number} that could ask ahead")
-    distance = coefficient(load.src[0].src[1], loop)
-    if not distance:
-        raise ScheduleError(
-            f"prefetch: load {number} does not move along range {loop.arg[0]} by a constant"
-        )
-    made = UOp(Ops.LOAD, load.dtype, load.src, distance * steps)
-    stores = tuple(substitute(kernel.stores, {load: made}))
-    return replace(kernel, stores=stores).logged("prefetch", number, loop.arg[0], steps)
-
-
-def ask(kernel: Kernel, number: int, strip: UOp, tiles: UOp) -> Kernel:
-    """Have load `number` ask for the strip that it will read in the next step of range `strip`,
-    part by part: every step of `tiles` reads the whole of this one and asks for another part of the
-    next. A hint, for strips that come from beyond the cache in which the tiles find them again.
-
-    `number` counts as in `prefetch`; what is asked for is an address within the buffer.
-    """
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
-    load = read[number] if 0 <= number < len(read) else None
-    if load is None or len(load.src) > 1 or load.dtype.is_narrow:
-        raise ScheduleError(f"ask: there is no load {number} that could ask for more")
-    param, index = load.src[0].src
-    inner = [r for r in kernel.order if r in ranges_of(index) and kernel.kind(r) != "grid"]
-    steps = next((r for r in inner if kernel.kind(r) == "loop" and r in kernel.reduced), None)
-    walked = [r for r in (strip, tiles, steps) if r is not None and static(r)]
-    if len(walked) < 3 or any(r.src[0].arg for r in walked) or tiles in ranges_of(index):
-        raise ScheduleError(f"ask: load {number} reads no strip of range {strip.arg[0]} again")
-    assert steps is not None
-    whole, parts = coefficient(index, strip), length(tiles) * length(steps)
-    line = LINE // load.dtype.itemsize
-    if whole is None or whole != _dense(index, inner) or whole % parts or whole // parts > line:
-        raise ScheduleError(f"ask: load {number} reads no strip that comes in {parts} parts")
-    next_one = {r: UOp.index(r.src[0].arg) for r in inner}
-    next_one[strip] = (strip + 1) % length(strip)
-    part = (tiles * length(steps) + steps) * (whole // parts)
-    place = UOp(Ops.INDEX, param.dtype, (param, substitute((index,), next_one)[0] + part))
-    made = load.after(UOp(Ops.LOAD, load.dtype, (place,), 0))
-    stores = tuple(substitute(kernel.stores, {load: made}))
-    logged = ("ask", number, strip.arg[0], tiles.arg[0])
-    return replace(kernel, stores=stores).logged(*logged)
-
-
-def _dense(index: UOp, loops: Sequence[UOp]) -> int:
-    """How many neighbours an index reaches through these ranges; 0 where it leaves some out."""
-    reached = 1
-    for step, n in sorted((coefficient(index, r) or 0, length(r)) for r in loops):
-        if step != reached:
-            return 0
-        reached *= n
-    return reached
+def delayed(kernel: Kernel, store: UOp) -> list[UOp]:
+    """Stores to the same memory that wait for a later step."""
+    return [s for s in waiting(kernel) if s.src[0].src[0] is store.src[0].src[0]]
 
 
 def by_vectors(kernel: Kernel, store: UOp) -> bool:

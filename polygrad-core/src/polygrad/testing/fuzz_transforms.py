@@ -22,6 +22,7 @@ from ..codegen.kernel import Kernel, canonical, extent, length, misplaced, stati
 from ..codegen.lists import Choice, applied, finished, replay
 from ..codegen.ordered import is_ordered
 from ..codegen.recipes import RECIPES, choose, propose
+from ..codegen.row_programs import stage
 from ..codegen.search import machines, neighbours
 from ..engine import kernels, runtime
 from ..plugin import Device
@@ -69,7 +70,7 @@ def random_verb(kernel: Kernel, rng: random.Random, choices: Sequence[str] = VER
     n = length(loop)
     verb = rng.choice(choices)
     if verb == "stage" and kernel.reductions:
-        return verbs.stage(kernel, rng.choice(kernel.reductions), rng.choice(kernel.order))
+        return stage(kernel, rng.choice(kernel.reductions), rng.choice(kernel.order))
     if verb == "cover":
         return verbs.cover(kernel, loop, rng.randint(2, n))
     if verb == "split":

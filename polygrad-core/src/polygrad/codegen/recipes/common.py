@@ -12,16 +12,17 @@ from ...target import Target
 from ...uop.costs import COSTS
 from ...uop.linear import coefficient, divides, ranges_of
 from ...uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
+from ..hints import prefetch
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import (
     ScheduleError,
     bind,
     block,
     cover,
+    delayed,
     parts_of,
     peel,
     peel_whole,
-    prefetch,
     split,
     stream,
     vectorize,
@@ -70,14 +71,21 @@ def stream_out(kernel: Kernel, target: Target) -> Kernel:
     """Write past the caches what is larger than they hold: nobody will find it there anyway. A
     store may write a small part of a large buffer."""
     for number, store in enumerate(kernel.stores):
-        param, offset = store.src[0].src
-        if param.op is Ops.LOCAL:
-            continue
-        written = min(math.prod(map(extent, ranges_of(offset))), param.arg[1])
-        if written * param.dtype.itemsize > near(target):
+        if goes_far(kernel, target, store):
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
     return kernel
+
+
+def goes_far(kernel: Kernel, target: Target, store: UOp) -> bool:
+    """Whether a store, with what was delayed of it, writes more than the caches hold."""
+    param = store.src[0].src[0]
+    if param.op is Ops.LOCAL:
+        return False
+    places = [s.src[0].src[1] for s in (store, *delayed(kernel, store))]
+    written = sum(math.prod(map(extent, ranges_of(place))) for place in places)
+    nbytes: int = min(written, param.arg[1]) * param.dtype.itemsize
+    return nbytes > near(target)
 
 
 def ask_ahead(kernel: Kernel, target: Target, loop: UOp, least: int = LEAST_ROW) -> Kernel:
