@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
+from polygrad import Context
 from polygrad.testing import fuzz_grammar as grammar
+from polygrad.testing import fuzz_programs, fuzz_run, fuzz_sequences
+from polygrad.testing.fuzz_builder import Builder
 from polygrad.testing.fuzz_generate import generate
 from polygrad.testing.fuzz_grammar import Node, Program, known, source_text
 from polygrad.testing.fuzz_reduce import reduce
@@ -31,7 +35,7 @@ def test_programs_survive_json() -> None:
 
 def test_sizes_are_within_the_limits() -> None:
     for p in SAMPLE:
-        assert 1 <= len(p.nodes) <= 50
+        assert 1 <= len(p.nodes) <= 150
         assert 1 <= len(p.outputs) <= 3
         assert all(k.value.size <= 2500 for k in known(p))
 
@@ -39,6 +43,37 @@ def test_sizes_are_within_the_limits() -> None:
 def test_every_kind_of_operation_comes_up() -> None:
     seen = Counter(n.op for seed in range(700) for n in generate(seed).nodes)
     assert set(grammar.OPS) <= set(seen)
+
+
+def test_equal_layers_are_scheduled_once_and_layers_that_are_nearly_equal_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from polygrad.schedule import Schedule, repeats, schedule
+
+    found = Counter[bool]()
+    extended = repeats.Chain.extended
+
+    def counting(chain: repeats.Chain, *args: Any) -> Schedule | None:
+        made = extended(chain, *args)
+        found[made is not None] += 1
+        return made
+
+    monkeypatch.setattr(repeats.Chain, "extended", counting)
+    for seed in range(60):
+        b = Builder(np.random.default_rng(seed))
+        for op, src, args in fuzz_sequences.layers(b):
+            if b.put(op, src, **args) is None:
+                break
+        program = Program(tuple(b.nodes), (len(b.nodes) - 1,))
+        with Context(POLY_DEV="interp"):
+            schedule([t.uop for t in fuzz_run.tensors(program)], "interp")
+    assert found[True] >= 6
+    assert 60 - found[True] >= 6
+
+
+def test_programs_have_layers_now_and_then() -> None:
+    long = [p for p in SAMPLE if len(p.nodes) > fuzz_programs.LONG]
+    assert 4 <= len(long) <= 20
 
 
 def test_few_elements_are_undecided() -> None:

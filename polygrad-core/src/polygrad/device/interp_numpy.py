@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import LinearProgram
+from ..contract import Instr, LinearProgram
 from ..dtype import DType
 from ..uop.ops import Ops
+from .interp_nests import nest_at, together
 from .interp_numpy_ops import (
     FROM_STORAGE,
     PURE,
@@ -49,7 +50,7 @@ class NumpyWalker(Walker):
 
     def _find_varying(self, program: LinearProgram) -> None:
         """Which values may differ between blocks, so which LOCALs need an array with a grid."""
-        varying: set[int] = set()
+        self.varying = varying = set[int]()
         self.arrays: set[int] = set()  # LOCALs with an index that varies
         for i, instr in enumerate(program.ops):
             if instr.op in (Ops.GRID, Ops.LOAD) or not varying.isdisjoint(instr.src):
@@ -67,22 +68,16 @@ class NumpyWalker(Walker):
         typed = {v.name: VALUE[v.dtype].type(scalars[v.name]) for v in self.program.variables}
         with np.errstate(all="ignore"):
             for starts, shape in _tiles(grid):
-                frame = Frame(len(self.ops), arrays, typed, starts, shape)
+                frame = Frame(self.constants.copy(), arrays, typed, starts, shape)
                 for step in self.steps:
                     step(frame)
 
     # ---- leaves
 
-    def constant(self, i: int) -> Step:
-        instr = self.ops[i]
-        made = VALUE[instr.dtype.scalar]
-        lanes = isinstance(instr.arg, tuple)
-        value = np.array(instr.arg, made) if lanes else made.type(instr.arg)
-
-        def step(f: Frame) -> None:
-            f.values[i] = value
-
-        return step
+    def value_of(self, constant: Instr) -> Any:
+        made = VALUE[constant.dtype.scalar]
+        lanes = isinstance(constant.arg, tuple)
+        return np.array(constant.arg, made) if lanes else made.type(constant.arg)
 
     def grid(self, i: int) -> Step:
         axis, made = self.ops[i].arg, VALUE[self.ops[i].dtype]
@@ -152,7 +147,7 @@ class NumpyWalker(Walker):
                     inner(f)
             f.mask = saved
 
-        return step
+        return together(self, nest_at(self, i), step)
 
     def branch(self, i: int) -> Step:
         condition, body = self.ops[i].src[0], self.body(i)
@@ -310,9 +305,17 @@ def _mask_for(mask: Array, gate: Array, lanes: int) -> Array:
 
 def _check(walker: Walker, i: int, offset: Array, size: int) -> None:
     """Raise unless all of `offset` is in 0 .. size - 1."""
-    low, high = int(offset.min()), int(offset.max())
-    if low < 0 or high >= size:
+    if not isinstance(offset, np.ndarray):
+        low = high = int(offset)
+        inside = 0 <= low < size
+    else:  # as a number without sign what is below 0 is large
+        inside = int(np.maximum.reduce(offset.view(_UNSIGNED[offset.dtype]), axis=None)) < size
+    if not inside:
+        low, high = int(np.min(offset)), int(np.max(offset))
         raise walker.outside(i, low if low < 0 else high, size)
+
+
+_UNSIGNED = {np.dtype(f"{sign}{n}"): np.dtype(f"u{n}") for n in (1, 2, 4, 8) for sign in "iu"}
 
 
 def _reader(is_param: bool, is_list: bool, arg: Any, at: int) -> Callable[..., Array]:

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..contract import Instr
 from ..dtype import DType, canonical, word_format
 from ..uop.ops import COMPARISONS, Ops
 from .interp_walk import Frame, Step, Walker
@@ -140,26 +141,17 @@ class PythonWalker(Walker):
     ) -> None:
         typed = {v.name: canonical(v.dtype, scalars[v.name]) for v in self.program.variables}
         for block in itertools.product(*map(range, grid)):
-            frame = Frame(len(self.ops), buffers, typed, block, ())
+            frame = Frame(self.constants.copy(), buffers, typed, block, ())
             for step in self.steps:
                 step(frame)
 
     # ---- leaves
 
-    def constant(self, i: int) -> Step:
-        instr = self.ops[i]
-        scalar = instr.dtype.scalar
-        lanes = isinstance(instr.arg, tuple)
-        value = (
-            tuple(canonical(scalar, x) for x in instr.arg)
-            if lanes
-            else canonical(scalar, instr.arg)
-        )
-
-        def step(f: Frame) -> None:
-            f.values[i] = value
-
-        return step
+    def value_of(self, constant: Instr) -> Any:
+        scalar, arg = constant.dtype.scalar, constant.arg
+        if isinstance(arg, tuple):
+            return tuple(canonical(scalar, x) for x in arg)
+        return canonical(scalar, arg)
 
     def grid(self, i: int) -> Step:
         axis = self.ops[i].arg

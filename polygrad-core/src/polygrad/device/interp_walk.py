@@ -27,13 +27,13 @@ class Frame:
 
     def __init__(
         self,
-        count: int,
+        values: list[Any],
         buffers: Sequence[Any],
         scalars: Mapping[str, Any],
         coords: Sequence[Any],
         shape: tuple[int, ...],
     ) -> None:
-        self.values: list[Any] = [None] * count
+        self.values = values
         self.mask: Any = None
         self.buffers, self.scalars, self.coords, self.shape = buffers, scalars, coords, shape
 
@@ -78,13 +78,27 @@ class Walker(ABC):
         self.program, self.ops = program, program.ops
         self.sizes = [p.size for p in program.params]
         self.ends = _closers(program)
+        self.constants: list[Any] = [None] * len(self.ops)  # what values begin as
+        self._made: dict[int, Step | None] = {}
         self.steps = self.block(0, len(self.ops))
 
     def block(self, start: int, stop: int) -> tuple[Step, ...]:
         """The steps of instructions `start` to `stop` - 1; bodies are inside their RANGE or IF."""
-        steps: list[Step] = []
+        places = []
         i = start
         while i < stop:
+            places.append(i)
+            i = self.ends.get(i, i) + 1
+        return self.steps_of(places)
+
+    def steps_of(self, places: Sequence[int]) -> tuple[Step, ...]:
+        """The steps of the instructions at `places`; some make none."""
+        made = [self._step(i) for i in places]
+        return tuple([step for step in made if step is not None])
+
+    def _step(self, i: int) -> Step | None:
+        """The step of instruction `i`, made once."""
+        if i not in self._made:
             instr = self.ops[i]
             if any(s >= i for s in instr.src):
                 raise self.error(i, "reads a value that is made later")
@@ -92,10 +106,12 @@ class Walker(ABC):
             if make is None:
                 raise UnsupportedOp(f"the interp device has no {instr.op}: {self.where(i)}")
             self.check_native(i)
-            if make != "nothing":
-                steps.append(getattr(self, make)(i))
-            i = self.ends.get(i, i) + 1
-        return tuple(steps)
+            self._made[i] = None if make == "nothing" else getattr(self, make)(i)
+        return self._made[i]
+
+    def constant(self, i: int) -> None:
+        """A constant makes no step: it is there from the beginning."""
+        self.constants[i] = self.value_of(self.ops[i])
 
     def variable(self, i: int) -> Step:
         name = self.ops[i].arg
@@ -130,7 +146,7 @@ class Walker(ABC):
         """Run the program: buffers in the order of params, the grid's sizes, variables by name."""
 
     @abstractmethod
-    def constant(self, i: int) -> Step: ...
+    def value_of(self, constant: Instr) -> Any: ...
 
     @abstractmethod
     def grid(self, i: int) -> Step: ...

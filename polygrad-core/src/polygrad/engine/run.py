@@ -185,7 +185,8 @@ class _Realization:
 
     def _general(self, entry: Entry, print_: Fingerprint) -> tuple[Routine, Values]:
         varying = entry.differing(print_.values)
-        routine = self._build(print_, entry.after, varying, entry.passing)
+        with _collector.paused():
+            routine = self._build(print_, entry.after, varying, entry.passing)
         entry.general, entry.varying = routine, varying
         return routine, tuple([print_.values[i] for i in varying])
 

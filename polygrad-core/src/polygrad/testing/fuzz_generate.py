@@ -27,7 +27,7 @@ _WEIGHTED: tuple[tuple[float, Callable[[Builder], Any]], ...] = (
     (2.5, p.matmul), (1, p.take), (0.7, p.gather), (0.7, p.pool), (0.5, p.conv), (0.5, p.leaf),
     (1, p.assign), (0.5, p.index_add), (1.5, p.arranged), (8, s.normalise),
     (0.7, s.there_and_back), (1.5, s.counted), (1, s.update), (0.8, s.padded), (1, s.decision),
-    (1.5, s.journey), (0.7, s.bounded),
+    (1.5, s.journey), (0.7, s.bounded), (0.5, s.layers),
 )  # fmt: skip
 PROPOSERS = [propose for _, propose in _WEIGHTED]
 CHANCES = np.array([weight for weight, _ in _WEIGHTED]) / sum(weight for weight, _ in _WEIGHTED)
@@ -49,7 +49,8 @@ def _grow(b: Builder) -> None:
 
 
 def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
-    """The program of this seed: 3 to 40 nodes, 1 to 3 outputs that share nodes.
+    """The program of this seed: 3 to 40 nodes, more where layers repeat, and 1 to 3 outputs that
+    share nodes.
 
     `without` names operations that it must not use.
     """

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -298,6 +300,12 @@ def source_text(program: Program) -> str:
         if node.op != "input":
             lines += _line(i, node)
     return "\n".join(lines) + "\n"
+
+
+@lru_cache(256)  # the programs of a batch run in many setups
+def code(text: str) -> CodeType:
+    """What `source_text` wrote, to be executed."""
+    return compile(text, "<program>", "exec")
 
 
 def step(node: Node, values: Sequence[Known]) -> Known:

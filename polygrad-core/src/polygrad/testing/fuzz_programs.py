@@ -110,7 +110,8 @@ def _failures(cases: Sequence[Case], start: int, wanted: Sequence[Setup]) -> Ite
         if setup.sizes:
             yield from _check_sizes(cases, [setup])
         else:
-            yield from check_batch(cases, setup)
+            for together in _batches(cases):
+                yield from check_batch(together, setup)
     plain = [s for s in wanted if not s.chosen and not s.sizes]
     for number, case in enumerate(cases[-start % SIZED :: SIZED], start):
         yield from _check_sizes([case], [s._replace(sizes=1 + number % 7) for s in plain])
@@ -118,6 +119,13 @@ def _failures(cases: Sequence[Case], start: int, wanted: Sequence[Setup]) -> Ite
         if case.others:  # each by itself: one number that becomes a 1 changes a batch's graph
             varied = [check(case.program, s._replace(varied=True), case) for s in plain]
             yield from filter(None, varied)
+
+
+def _batches(cases: Sequence[Case]) -> list[list[Case]]:
+    """The short ones together, each long one by itself: its equal layers are found in a graph of
+    their own alone."""
+    short = [c for c in cases if len(c.program.nodes) <= LONG]
+    return [*([short] if short else []), *[[c] for c in cases if len(c.program.nodes) > LONG]]
 
 
 def _check_sizes(cases: Sequence[Case], setups: Sequence[Setup]) -> Iterator[Failure]:
@@ -136,6 +144,7 @@ LEFT_OUT = (
     ("contraction", "reduction"),
     ("contraction", "reduction", "elementwise"),
 )
+LONG = 45  # nodes: such a program has layers
 SIZED = 4  # every so many programs run with bounded axes
 
 

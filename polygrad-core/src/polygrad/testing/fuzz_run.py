@@ -11,9 +11,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import lru_cache
 from pathlib import Path
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,13 +164,8 @@ def tensors(program: Program) -> list[Any]:
     for i, node in enumerate(program.nodes):
         if node.op == "input":
             names[f"v{i}"] = _input(Tensor, grammar.data(**node.args), node.args["dtype"])
-    exec(_code(grammar.source_text(program)), names)
+    exec(grammar.code(grammar.source_text(program)), names)
     return [names[f"v{o}"] for o in program.outputs]
-
-
-@lru_cache(256)  # the programs of a batch run in many setups
-def _code(text: str) -> CodeType:
-    return compile(text, "<program>", "exec")
 
 
 def _input(tensor: Any, array: np.ndarray, dtype: str) -> Any:

@@ -7,6 +7,7 @@ arithmetic in plenty; drawn one by one their operations would seldom meet.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from . import fuzz_grammar as grammar
 from .fuzz_builder import INTEGERS, Builder
@@ -145,3 +146,54 @@ def journey(b: Builder) -> Steps:
             pads = [[b.number(0, 3), b.number(0, 3)] for _ in k.shape]
             yield step, (at,), {"pads": pads, "value": 0}
         at = len(b.nodes) - 1
+
+
+# Parts of a layer over floats, then over integers: operations with a weight, without one, and those
+# that keep values small, of which each layer has one.
+_WITH_WEIGHT = (
+    ("add", "sub", "mul", "maximum", "matmul", "matmul", "matmul"),
+    ("add", "sub", "mul", "maximum", "matmul", "matmul"),
+)
+_ALONE = (("relu", "sin", "abs", "neg", "add_c", "mul_c", "flip"), ("add_c", "neg", "flip"))
+_SMALL = (("tanh", "sigmoid", "softmax", "layer_norm", "cos", "clip"), ("mod_c", "floordiv_c"))
+_FIXED: dict[str, dict[str, Any]] = {
+    "flip": {"axes": [1]},
+    "softmax": {"axis": 1},
+    "layer_norm": {"axis": 1},
+    "clip": {"low": -1.0, "high": 2.0},
+}
+_ODD = ("", "", "", "longer", "number", "shared")  # what is odd about a layer
+
+
+def layers(b: Builder) -> Steps:
+    """A small block several times in a row over weights of its own, which is scheduled once for
+    all; often one layer has a part more, another number, or the first one's weights."""
+    whole = int(b.chance(0.2))
+    dtype, shape = "int32" if whole else b.main, (b.number(1, 9), int(b.one((2, 7, 8, 16))))
+    x = b.input(shape, dtype)
+    if x is None:
+        return
+    parts = [b.one(_WITH_WEIGHT[whole]), b.one(_SMALL[whole])]
+    for _ in range(b.number(0, 2)):
+        parts.insert(b.number(0, 1), b.one((*_WITH_WEIGHT[whole], *_ALONE[whole])))
+    c = b.number(2, 9) if whole else float(b.one((0.5, -1.5, 0.1)))
+    times, residual = int(b.one((3, 6, 7, 8, 8, 9, 10, 12))), b.chance(0.3)
+    at, how = b.number(1, times - 1), b.one(_ODD)
+    weights: list[int] = []
+    for layer in range(times):
+        odd, begin = how if layer == at else "", x
+        own = iter(weights if odd == "shared" else ())
+        for op in [*parts, "neg"] if odd == "longer" else parts:
+            weight = None
+            if op in _WITH_WEIGHT[0]:
+                size = (shape[1], shape[1]) if op == "matmul" else shape
+                weight = next(own, None) or b.input(size, dtype)
+                if weight is None:
+                    return
+                weights.append(weight)
+            number = {"c": c + 1 if odd == "number" else c} if op.endswith("_c") else {}
+            yield op, (x,) if weight is None else (x, weight), _FIXED.get(op, number)
+            x = len(b.nodes) - 1
+        if residual:
+            yield "add", (begin, x), {}
+            x = len(b.nodes) - 1

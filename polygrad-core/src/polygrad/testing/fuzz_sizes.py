@@ -105,7 +105,7 @@ def tensors(
             if node.op == "input":
                 stored = bool(rng.random() < 0.5)
                 names[f"v{i}"] = _input(node.args, bounds, values, bound, stored, make)
-        exec(compile(source_text(program, bounds), "<program>", "exec"), names)
+        exec(grammar.code(source_text(program, bounds)), names)
     except (ShapeError, IndexError_):
         return None
     return [names[f"v{o}"] for o in program.outputs]
