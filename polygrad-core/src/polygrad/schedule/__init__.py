@@ -42,10 +42,10 @@ def schedule(
 
         verify_tensor(roots)
     wanted = prepare(roots, device, lanes)
-    return scheduled(wanted, partial(_planned, device=device, limit=limit))
+    return scheduled(wanted, partial(_planned, device=device, limit=limit, lanes=lanes))
 
 
-def _planned(wanted: Sequence[UOp], device: str, limit: Limit) -> Planned:
+def _planned(wanted: Sequence[UOp], device: str, limit: Limit, lanes: Lanes) -> Planned:
     """The schedule of a graph that is prepared."""
     cuts = Cuts()
     while True:
@@ -70,7 +70,7 @@ def _planned(wanted: Sequence[UOp], device: str, limit: Limit) -> Planned:
     results = tuple(leaves.get(r, r) for r in wanted)
     if fusion.fuse:
         kept = {*results, *(leaf for pair in writes for leaf in pair)}
-        items = converted_near(chained(items, kept, limit), kept, limit)
+        items = converted_near(chained(items, kept, limit, lanes), kept, limit)
     return Planned(Schedule(tuple(items), results, writes), leaves)
 
 
