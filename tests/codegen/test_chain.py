@@ -78,6 +78,13 @@ def test_sums_over_rows_are_legal_for_every_machine(target: Target, length: int)
         verify_program(compile_kernel(sink, target, "k"), target)
 
 
+def test_limits_are_rounded_to_a_tile_or_to_what_a_reduction_of_rows_takes() -> None:
+    forward, keys = chains_of_gradient(32, 260, lanes=8)
+    for sink, columns in ((forward, 64), (keys, 32)):
+        stages = stages_of(sink)
+        assert limits_of(stages, blocks_of(stages, rows_of(sink), WIDE), WIDE).step == columns
+
+
 def test_what_a_mask_hides_is_not_summed_over() -> None:
     sink = chains_of_gradient(32, 260, lanes=8)[-1]
     stages, rows = stages_of(sink), rows_of(sink)
