@@ -168,6 +168,12 @@ def test_long_arrays_are_asked_for_ahead() -> None:
     assert asked(chosen(leaf(1_000_003) * 2.0)) == [(768, 1_000_003)]  # not by what is left over
 
 
+def test_short_pieces_are_asked_for_in_the_loop_around_them() -> None:
+    """A panel of 32 columns: two vectors of each row, 24 rows before they are read."""
+    panels = leaf(768, 3072).reshape((768, 96, 32)).permute((1, 0, 2)).contiguous()
+    assert asked(chosen(panels)) == [(24 * 3072, 768 * 3072)]
+
+
 def test_what_the_caches_hold_is_not_asked_for() -> None:
     near = leaf(128, 768)
     assert not asked(chosen(near * 2.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,76 @@ def test_gradients_go_through_packed_products(device: str) -> None:
     np.testing.assert_allclose(
         y.grad.numpy(), np.broadcast_to(a.sum(0)[:, None], b.shape), rtol=1e-4, atol=1e-3
     )
+
+
+def strips(x: Tensor, w: Tensor, follow: Callable[[Tensor], Tensor]) -> bool:
+    """Is the last kernel of a product a chain over strips, with the second factor's in scratch?"""
+    sink = kernels_of(follow(x @ w), lanes=8)[-1].sink
+    kept = [n.arg[0] for n in sink.toposort() if n.op is Ops.LOCAL]
+    return is_chain(sink) and kept == [32 * w.shape[0]]
+
+
+FOLLOW = {
+    "nothing": lambda y: y,
+    "bias": lambda y: (y + Tensor.empty(y.shape[-1])).relu(),
+    "softmax": lambda y: y.softmax(),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+@pytest.mark.parametrize("follow", ["nothing", "bias"])
+def test_few_rows_copy_strips_of_the_other_factor_where_they_are_used(
+    dtype: str, follow: str
+) -> None:
+    def near(m: int, k: int, n: int) -> bool:
+        x, w = (Tensor.empty(*shape, dtype=dtype) for shape in ((m, k), (k, n)))
+        return strips(x, w, FOLLOW[follow])
+
+    assert near(16, 300, 512)
+    assert near(16, 300, 2048)
+    assert near(255, 1000, 512)
+    assert not near(15, 300, 512)  # one tile reads each strip once
+    # a copy of the whole is used often enough, one with a conversion is not
+    assert near(256, 300, 512) == dtype.endswith("float16")
+    assert not near(64, 300, 480)  # strips for few cores
+    assert not near(64, 300, 520)  # columns do not fill panels
+    assert not near(64, 200, 512)  # stays near the core as it is
+    x, w = Tensor.empty(64, 300), Tensor.empty(300, 512)
+    assert len(kernels_of(x @ w)) == 1  # and where there are no vectors
+
+
+def test_strips_that_two_products_read_or_that_follow_no_panel_are_no_chain() -> None:
+    x, y, w = Tensor.empty(64, 512), Tensor.empty(96, 512), Tensor.empty(512, 512)
+    assert not any(is_chain(i.sink) for i in kernels_of(x @ w, y @ w, lanes=8))
+    assert not strips(x.reshape(2, 32, 512), Tensor.empty(2, 512, 512), FOLLOW["nothing"])
+    assert not strips(Tensor.empty(64, 8192), Tensor.empty(8192, 512), FOLLOW["nothing"])
+
+
+@pytest.mark.parametrize("follow", ["nothing", "bias", "softmax", "turned", "both turned"])
+@pytest.mark.parametrize(("m", "k"), [(16, 288), (37, 301), (130, 600)])
+def test_a_product_with_strips_is_numpys(m: int, k: int, follow: str, device: str) -> None:
+    a, b = arrays(m, k, 544)
+    bias = RNG.standard_normal(544).astype(np.float32)
+    x, w, want = Tensor(a), Tensor(b), a.astype(np.float64) @ b
+    if follow == "both turned":
+        x, w = Tensor(a.T.copy()).T, Tensor(b.reshape(k, 17, 32).transpose(1, 0, 2).copy())
+        w = w.permute(1, 0, 2).reshape(k, 544)
+    got = x @ w
+    if follow == "bias":
+        got, want = (got + Tensor(bias)).relu(), np.maximum(want + bias, 0)
+    elif follow == "softmax":
+        got, want = got.softmax(), np.exp(want - want.max(1, keepdims=True))
+        want /= want.sum(1, keepdims=True)
+    elif follow == "turned":
+        got, want = got.T.contiguous(), want.T
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "int8"])
+def test_strips_hold_every_type(dtype: str, device: str) -> None:
+    a, b = (RNG.integers(-2, 3, shape) for shape in ((20, 300), (300, 512)))
+    x, w = (Tensor(v.astype(np.float32)).cast(dtype) for v in (a, b))
+    np.testing.assert_array_equal((x @ w).cast("float64").numpy(), a @ b)
 
 
 def test_few_rows_are_turned_where_the_columns_lie_along_k() -> None:
@@ -173,8 +245,9 @@ def test_softmax_of_a_product_reads_it_once_from_memory() -> None:
     assert len(schedule([scores.softmax(-1).uop], "cpu").items) == 2
 
 
-def kernels_of(out: Tensor) -> list[KernelItem]:
-    return [i for i in schedule([out.uop], "cpu").items if isinstance(i, KernelItem)]
+def kernels_of(*outs: Tensor, lanes: int = 0) -> list[KernelItem]:
+    items = schedule([out.uop for out in outs], "cpu", lanes=lambda device: lanes).items
+    return [i for i in items if isinstance(i, KernelItem)]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

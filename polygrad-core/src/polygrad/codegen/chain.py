@@ -23,7 +23,7 @@ from typing import Any, Final
 from ..contract import Instr, LinearProgram, VariableSpec
 from ..dtype import DType, dtypes
 from ..target import Target
-from ..uop.linear import coefficient, ranges_of
+from ..uop.linear import coefficient, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
 from .chain_stages import Stage, numbers_of, reductions_of, rows_of, stages_of
@@ -83,7 +83,7 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
     n = length(last)
     kept = {shared.get(s.local, s.local) for s in stages if s.local is not None}
     tiles = TILES if reduces_rows(stages) else TILES // 2
-    rows = 1 if _is_batch(stages, last) else _rows(n, kept, tiles, target)
+    rows = 1 if _one_by_one(stages, last) else _rows(n, kept, tiles, target)
     count = -(-n // rows)
     counter = UOp.variable(f"row{len(outer)}", 0, count - 1)
     inner = UOp.range(0, rows, last.arg[0]) if rows > 1 else None
@@ -99,11 +99,20 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
     return Blocks([*counters, counter], table, inner, rows, overlap, made, before)
 
 
-def _is_batch(stages: Sequence[Stage], last: UOp) -> bool:
-    """Do both factors of every product change from row to row? A tile has no two rows then."""
-    bodies = [product_of(n) for stage in stages for n in reductions_of(stage.stores)]
-    factors = [f for body in bodies if body is not None for f in body.src]
-    return all(last in ranges_of(f) or _loads(f.toposort()) for f in factors)
+def _one_by_one(stages: Sequence[Stage], last: UOp) -> bool:
+    """Are no two rows in one tile of any product? Both of its factors change from row to row then,
+    or a row is a strip of its columns."""
+    for stage in stages:
+        bodies = [product_of(n) for n in reductions_of(stage.stores)]
+        for factors in (body.src for body in bodies if body is not None):
+            kept = [bool(_loads(f.toposort())) for f in factors]
+            batch = all(last in ranges_of(f) or k for f, k in zip(factors, kept, strict=True))
+            strip = any(
+                k and moves_along(stage.stores[0], f) for f, k in zip(factors, kept, strict=True)
+            )
+            if not batch and not strip:
+                return False
+    return True
 
 
 def _rows(n: int, locals_: set[UOp], tiles: int, target: Target) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ..dtype import dtypes
 from ..errors import PolygradError
-from ..uop.linear import coefficient, divides, ranges_of
+from ..uop.linear import coefficient, divides, mixed, ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rebuild
 from .kernel import (
@@ -456,7 +456,7 @@ def unmix(kernel: Kernel) -> Kernel:
     linear.
     """
     made = kernel
-    while (found := _mixed(made)) is not None:
+    while (found := mixed(made.stores)) is not None:
         made = split(made, *found)
     if misplaced(made) is None:
         return made
@@ -465,17 +465,6 @@ def unmix(kernel: Kernel) -> Kernel:
         return reorder(made, in_place(made.stores, made.order))
     except ScheduleError:  # another reduction needs it the other way round
         return kernel
-
-
-def _mixed(kernel: Kernel) -> tuple[UOp, int] | None:
-    order = set(kernel.order)
-    for node in toposort(kernel.stores):
-        if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.dtype is dtypes.index:
-            x, d = node.src
-            if x in order and d.op is Ops.CONST and x.src[0].arg == 0 and static(x):
-                if 1 < d.arg < length(x) and length(x) % d.arg == 0:
-                    return x, int(d.arg)
-    return None
 
 
 def fuse_all(kernel: Kernel) -> Kernel:

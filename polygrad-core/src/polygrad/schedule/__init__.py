@@ -18,7 +18,7 @@ from .boxes import boxed
 from .build import Builder, KernelBuilder, scatter_kernels
 from .chains import chained
 from .channels import Lanes, no_lanes
-from .conversions import converted_near
+from .copies import copied_near
 from .fusion import Fusion, Group, Use
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem, Planned, Schedule
@@ -70,7 +70,7 @@ def _planned(wanted: Sequence[UOp], device: str, limit: Limit, lanes: Lanes) -> 
     results = tuple(leaves.get(r, r) for r in wanted)
     if fusion.fuse:
         kept = {*results, *(leaf for pair in writes for leaf in pair)}
-        items = converted_near(chained(items, kept, limit, lanes), kept, limit)
+        items = copied_near(chained(items, kept, limit, lanes), kept, limit, lanes)
     return Planned(Schedule(tuple(items), results, writes), leaves)
 
 

@@ -174,7 +174,7 @@ def _packed(node: UOp, lanes: int) -> UOp:
     if parts is not None:
         return parts
     channels = turned(node, lanes)
-    return widened(packed(node)) if channels is None else channels.plain()
+    return widened(packed(node, lanes)) if channels is None else channels.plain()
 
 
 def _split_scan(node: UOp) -> UOp:

@@ -247,6 +247,14 @@ def coefficient(u: UOp, atom: UOp) -> int | None:
     return found
 
 
+def moves_along(store: UOp, value: UOp, fixed: Iterable[UOp] = ()) -> bool:
+    """Does a value change from one element that a store writes to its neighbour in memory, while
+    the `fixed` ranges stand still?"""
+    offset = store.src[0].src[1]
+    moving = (ranges_of(value) & ranges_of(offset)).difference(fixed)
+    return any(coefficient(offset, r) == 1 for r in moving)
+
+
 def depends_on(u: UOp, atom: UOp) -> bool:
     """Whether `atom` occurs in `u` (a loop counter: freely, not bound by a reduction inside)."""
     if u is atom:
@@ -290,3 +298,16 @@ def _below(u: UOp) -> frozenset[UOp]:
     if u.op is Ops.REDUCE or u.op is Ops.END:
         out = out.difference(u.src[1:])
     return out
+
+
+def mixed(roots: Sequence[UOp]) -> tuple[UOp, int] | None:
+    """A range that starts at 0 and is seen through // or % of a divisor of its length, with that
+    divisor; None if there is none."""
+    for node in toposort(tuple(roots)):
+        if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.dtype is dtypes.index:
+            x, d = node.src
+            if x.op is RANGE and d.op is Ops.CONST and all(s.op is Ops.CONST for s in x.src):
+                n = x.src[1].arg
+                if x.src[0].arg == 0 and 1 < d.arg < n and n % d.arg == 0:
+                    return x, int(d.arg)
+    return None

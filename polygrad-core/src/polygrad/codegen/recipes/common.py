@@ -98,9 +98,15 @@ def ask_ahead(kernel: Kernel, target: Target, loop: UOp, least: int = LEAST_ROW)
                 far.setdefault(param, []).append(load)
     for some in far.values():
         load = _asking(kernel, some)
-        nbytes = abs(step(load, loop) or 0) * load.dtype.itemsize
-        kernel = prefetch(kernel, read.index(load), loop, -(-AHEAD // nbytes))
+        kernel = prefetch(kernel, read.index(load), loop, -(-AHEAD // _taken(kernel, load, loop)))
     return kernel
+
+
+def _taken(kernel: Kernel, load: UOp, loop: UOp) -> int:
+    """Bytes that a step of a range takes: what lies between it and the next one may be left out."""
+    inner = kernel.order[kernel.order.index(loop) + 1 :]
+    elements = size([extent(r) for r in inner if step(load, r)])
+    return min(elements, abs(step(load, loop) or 0)) * load.dtype.itemsize
 
 
 def _asking(kernel: Kernel, reads: Sequence[UOp]) -> UOp:

@@ -7,7 +7,7 @@ import pytest
 
 from polygrad import Tensor
 from polygrad.codegen.chain_stages import is_chain
-from polygrad.schedule import KernelItem, schedule
+from polygrad.schedule import KernelItem, copies, packing, schedule
 
 RNG = np.random.default_rng(29)
 BATCH, M, K, N = 16, 67, 6, 66
@@ -70,3 +70,33 @@ def test_products_of_batches_of_halves_are_those_of_their_values(
     np.testing.assert_allclose(
         got.cast("float32").numpy(), want, rtol=2 * step, atol=step * np.abs(want).max()
     )
+
+
+# What may stand around a product with strips; `lies` stores a value as it is seen.
+AROUND = {
+    "nothing": lambda lies, x, w: x @ w,
+    "left turned": lambda lies, x, w: lies(x.T).T @ w,
+    "right turned": lambda lies, x, w: x @ lies(w.T).T,
+    "expression": lambda lies, x, w: x @ (w * 2 + 1),
+    "a row for each": lambda lies, x, w: x @ w + w.sum(0),
+    "columns left out": lambda lies, x, w: (x @ w)[1:, 3:],
+    "a sum": lambda lies, x, w: (x @ w).sum(1),
+    "a sum of columns": lambda lies, x, w: (x @ w).sum(0),
+    "another product": lambda lies, x, w: (x @ w) @ w.T,
+    "the same factor": lambda lies, x, w: (x @ w).sum() + ((x + 1) @ w).max(),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_strips_of_any_size_are_numpys(
+    around: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strips of 4 columns, from the smallest factor on."""
+    limits = {"LEAST": 1, "FEWEST": 1, "PANELS": (4, 2), "FEW": 2, "ROWS": 6, "COLUMNS": 4}
+    for name, value in limits.items():
+        monkeypatch.setattr(packing, name, value)
+    monkeypatch.setattr(copies, "FEWEST", 1)
+    for m, k, columns in ((3, 7, 44), (17, 1, 4), (21, 33, 28)):
+        x, w = (RNG.integers(-3, 4, s).astype(np.float32) for s in ((m, k), (k, columns)))
+        got = AROUND[around](Tensor.contiguous, Tensor(x), Tensor(w)).numpy()
+        np.testing.assert_array_equal(got, AROUND[around](np.ascontiguousarray, x, w))
