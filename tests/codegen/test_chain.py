@@ -14,9 +14,10 @@ from polygrad import Tensor
 from polygrad import device as devices
 from polygrad.codegen import compile_kernel
 from polygrad.codegen.chain import blocks_of, limits_of
-from polygrad.codegen.chain_stages import is_chain, rows_of, stages_of
+from polygrad.codegen.chain_stages import is_chain, reductions_of, rows_of, stages_of
 from polygrad.codegen.kernel import substitute
 from polygrad.codegen.limits import bounded
+from polygrad.codegen.recipes.contraction import product_of
 from polygrad.contract import LinearProgram
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
@@ -34,6 +35,14 @@ def chain_of(m: int, t: int, d: int = 4, **options: bool) -> UOp:
     out = q.scaled_dot_product_attention(k, v, **options)
     (sink,) = (i.sink for i in schedule([out.uop], "cpu").items if is_chain(i.sink))
     return sink
+
+
+def chains_of_gradient(heads: int, length: int, lanes: int) -> list[UOp]:
+    q, k, v = (Tensor.empty(heads, length, 8) for _ in range(3))
+    out = q.scaled_dot_product_attention(k, v, is_causal=True)
+    wanted = [out.uop, *(g.uop for g in out.square().sum().gradient(q, k, v))]
+    items = schedule(wanted, "cpu", lanes=lambda device: lanes).items
+    return [i.sink for i in items if is_chain(i.sink)]
 
 
 def scratch(program: LinearProgram) -> int:
@@ -56,13 +65,34 @@ def test_a_chain_is_legal_for_every_machine(
 @pytest.mark.parametrize("target", TARGETS, ids=["narrow", "wide", "interp"])
 def test_the_chains_of_a_gradient_are_legal_for_every_machine(target: Target) -> None:
     """Products of which a factor lies in scratch, in vectors along the columns."""
-    q, k, v = (Tensor.empty(2, 128, 8) for _ in range(3))
-    out = q.scaled_dot_product_attention(k, v, is_causal=True)
-    wanted = [out.uop, *(g.uop for g in out.square().sum().gradient(q, k, v))]
-    chains = [i.sink for i in schedule(wanted, "cpu").items if is_chain(i.sink)]
+    chains = chains_of_gradient(2, 128, lanes=0)
     assert len(chains) > 1
     for sink in chains:
         verify_program(compile_kernel(sink, target, "k"), target)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["narrow", "wide", "interp"])
+@pytest.mark.parametrize("length", [37, 64, 128, 260, 1024])
+def test_sums_over_rows_are_legal_for_every_machine(target: Target, length: int) -> None:
+    for sink in chains_of_gradient(32, length, lanes=8):
+        verify_program(compile_kernel(sink, target, "k"), target)
+
+
+def test_limits_are_rounded_to_a_tile_or_to_what_a_reduction_of_rows_takes() -> None:
+    forward, keys = chains_of_gradient(32, 260, lanes=8)
+    for sink, columns in ((forward, 64), (keys, 32)):
+        stages = stages_of(sink)
+        assert limits_of(stages, blocks_of(stages, rows_of(sink), WIDE), WIDE).step == columns
+
+
+def test_what_a_mask_hides_is_not_summed_over() -> None:
+    sink = chains_of_gradient(32, 260, lanes=8)[-1]
+    stages, rows = stages_of(sink), rows_of(sink)
+    limits = limits_of(stages, blocks_of(stages, rows, NARROW), NARROW)
+    (summing,) = (s for s in stages if s.sums is not None)
+    assert summing.sums is rows[-1]
+    assert summing.column in limits.first
+    assert summing.column not in limits.end
 
 
 def test_what_stages_leave_fits_the_second_cache() -> None:
@@ -77,6 +107,13 @@ def test_scores_and_their_exponentials_share_their_memory() -> None:
     wide = [s.local for s in stages if s.local is not None and s.column is not None]
     assert len(wide) == 2
     assert len({blocks.scratch[u] for u in wide}) == 1
+
+
+def test_what_a_row_is_reduced_to_is_computed_once() -> None:
+    """The sum of a row's exponentials, which is kept for the products and is in a result."""
+    stages = stages_of(chains_of_gradient(2, 128, lanes=0)[0])
+    found = [n for s in stages for n in reductions_of(s.stores) if product_of(n) is None]
+    assert [n.arg for n in found] == [Ops.MAXIMUM, Ops.ADD]
 
 
 def test_only_a_mask_limits_rows() -> None:

@@ -31,7 +31,7 @@ big = Tensor(r.standard_normal(300_001, np.float32))
 images = Tensor(r.standard_normal((4, 3, 33, 31), np.float32))
 filters = Tensor(r.standard_normal((8, 3, 3, 3), np.float32))
 numbers = Tensor(r.integers(-9, 9, (300, 257), dtype=np.int32))
-q, k, v = (Tensor(r.standard_normal((2, 4, 65, 32), np.float32)) for _ in range(3))
+q, k, v = (Tensor(r.standard_normal((2, 4, 68, 32), np.float32)) for _ in range(3))
 
 def results():
     net = (x @ w).relu()
@@ -40,6 +40,8 @@ def results():
     yield from (images.conv2d(filters, padding=1), images.conv2d(filters).max_pool2d(2))
     yield from (q.scaled_dot_product_attention(k, v), x.T[::-1] @ x, big.half().sum())
     yield from net.square().mean().gradient(w)
+    attention = q.scaled_dot_product_attention(k, v, is_causal=True)
+    yield from attention.square().sum().gradient(q, k, v)  # in four parts of the keys
 
 def digest():
     return hashlib.sha256(b"".join(t.numpy().tobytes() for t in results())).hexdigest()

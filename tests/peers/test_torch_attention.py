@@ -77,6 +77,56 @@ def test_attention_is_torchs(m: int, t: int, d: int, n: int, causal: bool, devic
     compare(inputs((2, 2), m, t, d, n), is_causal=causal)
 
 
+MANY = (16, 16)  # heads: their keys are taken in order, in one part if there are 32, or in 2 or 4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [(4, 4), (8, 8), (16, 16)])
+@pytest.mark.parametrize(
+    ("m", "t", "d", "n"), [(64, 64, 8, 8), (37, 104, 7, 5), (104, 36, 3, 9), (1, 68, 4, 4)]
+)
+def test_attention_of_many_heads_is_torchs(
+    heads: tuple[int, int], m: int, t: int, d: int, n: int, causal: bool, device: str
+) -> None:
+    compare(inputs(heads, m, t, d, n), is_causal=causal)
+
+
+@pytest.mark.parametrize("t", [1, 53, 67, 131])
+def test_odd_numbers_of_keys_of_many_heads(t: int, device: str) -> None:
+    compare(inputs(MANY, 61, t, 5, 5), is_causal=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_floats_of_many_heads(dtype: str, device: str) -> None:
+    compare(inputs(MANY, 33, 41, 8, 8), dtype, is_causal=True)
+
+
+def test_many_heads_that_share_keys(device: str) -> None:
+    compare(inputs((16, 4), 19, 43, 6, 5), enable_gqa=True)
+    compare(inputs((48, 16), 43, 43, 6, 5), enable_gqa=True, is_causal=True)
+
+
+@pytest.mark.parametrize("offset", [-3, 0, 5])
+@pytest.mark.parametrize("turned", [False, True])
+def test_masks_of_many_heads(offset: int, turned: bool, device: str) -> None:
+    """Also where the first keys are hidden and the last are not."""
+    seen = np.tril(np.ones((37, 67), bool), offset)
+    compare(inputs(MANY, 37, 67, 5, 5), attn_mask=seen[::-1, ::-1].copy() if turned else seen)
+
+
+@pytest.mark.parametrize("wanted", ["q", "k", "v", "qk", "qv"])
+def test_some_gradients_of_many_heads(wanted: str, device: str) -> None:
+    arrays = dict(zip("qkv", inputs(MANY, 41, 43, 6, 7), strict=True))
+    ours = {n: Tensor(a, requires_grad=n in wanted) for n, a in arrays.items()}
+    exact = {n: torch.tensor(a, requires_grad=n in wanted) for n, a in arrays.items()}
+    Tensor.scaled_dot_product_attention(*ours.values()).square().sum().backward()
+    F.scaled_dot_product_attention(*exact.values()).square().sum().backward()
+    for name in wanted:
+        grad = exact[name].grad
+        assert grad is not None
+        close(ours[name].grad, grad.numpy(), 1e-5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_other_floats(dtype: str, device: str) -> None:
     compare(inputs((1, 1), 33, 41, 8, 8), dtype, is_causal=True)
@@ -112,8 +162,9 @@ def test_the_gradient_of_an_added_mask(device: str) -> None:
     close(mine.grad, other.grad.numpy(), 1e-5)
 
 
-def test_a_second_derivative(device: str) -> None:
-    q, k, v = (a[:1, :1] for a in inputs((1, 1), 7, 11, 3, 3))
+@pytest.mark.parametrize("heads", [1, 32])
+def test_a_second_derivative(heads: int, device: str) -> None:
+    q, k, v = (a[:1] for a in inputs((heads, heads), 7, 11, 3, 3))
 
     def twice(x: Any, y: Any, z: Any, attention: Any, gradient: Any) -> Any:
         slopes = gradient((attention(x, y, z) ** 2).sum(), (x, y, z))

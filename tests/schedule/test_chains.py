@@ -16,8 +16,8 @@ def data(*shape: int) -> Tensor:
     return Tensor.zeros(*shape).contiguous().realize()
 
 
-def planned(*tensors: Tensor) -> Schedule:
-    return schedule([t.uop for t in tensors], "cpu")
+def planned(*tensors: Tensor, lanes: int = 0) -> Schedule:
+    return schedule([t.uop for t in tensors], "cpu", lanes=lambda device: lanes)
 
 
 def kept(schedule_: Schedule) -> list[int]:
@@ -63,6 +63,39 @@ def test_the_gradient_of_attention_is_a_kernel_over_queries_and_one_over_keys() 
     plan = planned(out, *out.gradient(*x, gradient=data(2, 96, 8)))
     assert sum(n > 0 for n in kept(plan)) == 3
     assert largest(plan) == 2 * 96 * 8
+
+
+@pytest.mark.parametrize("heads", [8, 16, 32])
+def test_the_gradient_of_many_heads_is_one_kernel_over_keys(heads: int) -> None:
+    """Sums over its rows: what is kept are the gradients of queries of each part of the keys."""
+    x = [data(heads, 96, 8).requires_grad_(True) for _ in range(3)]
+    out = x[0].scaled_dot_product_attention(x[1], x[2], is_causal=True)
+    plan = planned(out, *out.gradient(*x, gradient=data(heads, 96, 8)), lanes=8)
+    assert sum(n > 0 for n in kept(plan)) == 2
+    assert largest(plan) == 32 * 96 * 8
+
+
+def sums_of_rows(a: Tensor, b: Tensor, c: Tensor, e: Tensor) -> list[Tensor]:
+    """One product that takes rows of a wide value as they are, and one that sums over them."""
+    wide = (a @ b).relu().contiguous()
+    return [wide @ c, wide.mT @ e]
+
+
+def test_rows_are_summed_over_where_they_are_taken_in_order_and_others_keep_cores_busy() -> None:
+    for batch, lanes, chains in ((32, 8, 1), (31, 8, 0), (32, 0, 0)):
+        shapes = ((batch, 70, 5), (batch, 5, 90), (batch, 90, 7), (batch, 70, 6))
+        plan = planned(*sums_of_rows(*(data(*s) for s in shapes)), lanes=lanes)
+        assert sum(n > 0 for n in kept(plan)) == chains
+
+
+@pytest.mark.parametrize("rows", [1, 3, 31, 64, 70, 257])
+def test_a_chain_of_any_functions_with_sums_over_its_rows(device: str, rows: int) -> None:
+    shapes = ((32, rows, 5), (32, 5, 90), (32, 90, 7), (32, rows, 6))
+    a, b, c, e = (RNG.standard_normal(s).astype(np.float32) for s in shapes)
+    got = sums_of_rows(*map(Tensor, (a, b, c, e)))
+    wide = np.maximum(a.astype(np.float64) @ b, 0)
+    for mine, want in zip(got, (wide @ c, wide.swapaxes(1, 2) @ e), strict=True):
+        np.testing.assert_allclose(mine.numpy(), want, rtol=1e-4, atol=1e-4)
 
 
 def test_a_few_keys_are_not_worth_a_chain() -> None:

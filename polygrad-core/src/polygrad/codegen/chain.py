@@ -7,12 +7,16 @@ rows of the block, with the recipe that its shape calls for, and what stages lea
 lies in scratch that fits the second cache. The numbers are those of separate kernels, but the
 matrix between them, large for the scores of attention, never goes to memory.
 
+Where an output is a sum over the rows, the blocks of the last axis are steps of one loop: each adds
+what its rows give to the output, which starts at 0.
+
 The reference device takes one row at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -54,6 +58,15 @@ class Blocks:
     rows: int
     overlap: UOp | None  # the condition under which a row is this block's to store
     scratch: dict[UOp, UOp]  # LOCAL of a row -> that of a block
+    before: UOp  # rows of a block that the one before it has taken too
+
+    def of(self, stage: Stage) -> Blocks:
+        """The same for one stage: a sum over rows takes each of them once."""
+        if stage.sums is None or self.inner is None:
+            return self
+        own = UOp.range(self.before, self.rows, self.inner.arg[0])
+        (row,) = substitute((self.table[stage.sums],), {self.inner: own})
+        return replace(self, table=self.table | {stage.sums: row}, inner=own, overlap=None)
 
 
 def reduces_rows(stages: Sequence[Stage]) -> bool:
@@ -76,6 +89,7 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
     counter = UOp.variable(f"row{len(outer)}", 0, count - 1)
     inner = UOp.range(0, rows, last.arg[0]) if rows > 1 else None
     start = counter * rows if n % rows == 0 else (counter * rows).minimum(n - rows)
+    before = counter * rows - start
     table[last] = start if inner is None else start + inner
     overlap = None if n % rows == 0 or inner is None else counter * rows <= table[last]
     made: dict[UOp, UOp] = {}
@@ -83,7 +97,7 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
         if (local := stage.local) is not None:
             own = shared.get(local)
             made[local] = made[own] if own is not None else _of_rows(local, rows, len(made))
-    return Blocks([*counters, counter], table, inner, rows, overlap, made)
+    return Blocks([*counters, counter], table, inner, rows, overlap, made, before)
 
 
 def _one_by_one(stages: Sequence[Stage], last: UOp) -> bool:
@@ -210,10 +224,11 @@ def limits_of(stages: Sequence[Stage], blocks: Blocks, target: Target) -> Limits
 
 
 def _step(stages: Sequence[Stage], target: Target) -> int:
-    """Columns that a limit is rounded up to: those of a register tile; where rows are reduced, as
-    many as the accumulators of a reduction take at a time."""
+    """Columns that a limit is rounded up to: those of a register tile with the most rows (AVX-512:
+    0.97 of the time of twice as many); where rows are reduced, as many as the accumulators of a
+    reduction take at a time."""
     widest = max(s.local.dtype.itemsize for s in stages if s.local is not None)
-    _, vectors = register_tile(target, 1 << 10, COLUMNS)
+    _, vectors = register_tile(target, 1 << 10, PAIR)
     columns = COLUMNS if reduces_rows(stages) else vectors
     return columns * max(target.vector_bytes // widest, 1)
 
@@ -258,8 +273,10 @@ def parts_of(stage: Stage, limits: Limits) -> list[tuple[UOp, ...]]:
 
 
 def _placed(stores: Sequence[UOp], blocks: Blocks) -> list[UOp]:
-    """Stores with rows of the block: LOCALs hold as many, outputs are stored by one block each."""
+    """Stores with rows of the block: LOCALs hold as many, outputs are stored by one block each, and
+    sums over rows grow by what those of the block give."""
     new: dict[UOp, UOp] = {}
+    sums: set[UOp] = set()
     for node in toposort(tuple(stores)):
         src = tuple(new[s] for s in node.src)
         if node in blocks.table:
@@ -275,8 +292,14 @@ def _placed(stores: Sequence[UOp], blocks: Blocks) -> list[UOp]:
         ):
             gate = blocks.overlap if len(src) < 3 else src[2] & blocks.overlap
             new[node] = UOp(Ops.STORE, node.dtype, (*src[:2], gate), node.arg)
+        elif node.op is Ops.REDUCE and node.src[1] in blocks.table:  # over the rows
+            sums.add(node)
+            step = src[:1] if blocks.inner is None else (src[0], blocks.inner)
+            new[node] = src[0] if len(step) == 1 else UOp(Ops.REDUCE, node.dtype, step, node.arg)
         elif node.op is Ops.REDUCE:
             new[node] = UOp(Ops.REDUCE, node.dtype, src, node.arg)
+        elif node.op is Ops.STORE and node.src[1] in sums:
+            new[node] = src[0].store(src[0].load() + src[1])
         else:
             new[node] = rebuild(node, src)
     return [new[s] for s in stores]
@@ -301,41 +324,41 @@ def program(sink: UOp, target: Target, name: str) -> LinearProgram:
     blocks = blocks_of(stages, rows, target)
     limits = limits_of(stages, blocks, target)
     kernels = [
-        stage_kernel(_placed(stores, blocks), target)
+        stage_kernel(_placed(stores, blocks.of(stage)), target)
         for stage in stages
         for stores in parts_of(stage, limits)
     ]
-    index = index_dtype(target)
-    ops: list[Instr] = []
-    top: dict[Any, int] = {}
-    ready = [lowered(k, target) for k in kernels]
-    _declare(ready, blocks, ops, top, index)
-    for kernel in ready:
-        printer = Linearizer(kernel, target, index)
-        printer.ops = ops
-        printer.scopes[0].values.update(top)
-        printer.statements(kernel.stores)
-        printer.enter((), ())
-    grid = tuple(int(c.arg[2]) + 1 for c in blocks.counters)
+    sums = [stage for stage in stages if stage.sums is not None]
+    starts = [stage_kernel(_placed(_zeros(stage), blocks.of(stage)), target) for stage in sums]
+    first, ready = ([lowered(k, target) for k in some] for some in (starts, kernels))
+    steps = [int(c.arg[2]) + 1 for c in blocks.counters]
+    grid = steps[:-1] if sums else steps
+    listing = _Listing(target)
+    listing.declare([*first, *ready], blocks.counters[: len(grid)])
+    listing.print(first)
+    with listing.loop(blocks.counters[-1], steps[-1]) if sums else nullcontext():
+        listing.print(ready)
     variables = {
         n.arg: n
-        for k in ready
+        for k in (*first, *ready)
         for n in toposort((*k.stores, *k.order))
         if n.op is Ops.VARIABLE and n not in blocks.counters
     }
     params = params_of([s for k in ready for s in k.stores])
     shown = "; ".join(f"{k.recipe or 'elementwise'} {_shown(k)}" for k in kernels)
-    over = "x".join(map(str, grid))
+    over = "x".join(map(str, steps))
     return LinearProgram(
         name,
-        tuple(ops),
+        tuple(listing.ops),
         params,
         tuple(
-            VariableSpec(v.arg[0], index if v.dtype is dtypes.index else v.dtype, *v.arg[1:])
+            VariableSpec(
+                v.arg[0], listing.index if v.dtype is dtypes.index else v.dtype, *v.arg[1:]
+            )
             for v in variables.values()
         ),
         tuple((n,) for n in grid),
-        flops=size(grid) * sum(operations(k) for k in kernels),
+        flops=size(steps) * sum(operations(k) for k in kernels),
         bytes=sum(p.size * p.dtype.itemsize for p in params),
         note=f"chain of {len(kernels)} over {over}, {blocks.rows} rows: {shown}",
     )
@@ -345,21 +368,48 @@ def _shown(kernel: Kernel) -> str:
     return "x".join(str(extent(r)) for r in kernel.order)
 
 
-def _declare(
-    kernels: Sequence[Kernel], blocks: Blocks, ops: list[Instr], top: dict[Any, int], index: DType
-) -> None:
-    """Memory and counters of blocks, which every stage knows by these names."""
+def _zeros(stage: Stage) -> list[UOp]:
+    """What a sum over rows starts from."""
+    return [s.src[0].store(0.0) for s in stage.stores]
 
-    def emit(node: UOp, op: Ops, dtype: DType, arg: Any) -> None:
-        ops.append(Instr(op, dtype, (), arg))
-        top[node] = len(ops) - 1
 
-    nodes = toposort([s for k in kernels for s in k.stores])
-    params = {n.arg: n for n in nodes if n.op is Ops.PARAM}
-    for place, slot in enumerate(sorted(params)):
-        emit(params[slot], Ops.PARAM, params[slot].dtype, place)
-    for node in nodes:
-        if node.op is Ops.LOCAL:
-            emit(node, Ops.LOCAL, node.dtype, node.arg[:2])
-    for axis, counter in enumerate(blocks.counters):
-        emit(counter, Ops.GRID, index, axis)
+class _Listing:
+    """The instructions of a program, one kernel after another, and what all of them know by
+    name."""
+
+    def __init__(self, target: Target) -> None:
+        self.target, self.index = target, index_dtype(target)
+        self.ops: list[Instr] = []
+        self.known: dict[Any, int] = {}
+
+    def emit(self, op: Ops, dtype: DType, src: tuple[int, ...] = (), arg: Any = None) -> int:
+        self.ops.append(Instr(op, dtype, src, arg))
+        return len(self.ops) - 1
+
+    def declare(self, kernels: Sequence[Kernel], counters: Sequence[UOp]) -> None:
+        """Memory and counters of blocks."""
+        nodes = toposort([s for k in kernels for s in k.stores])
+        params = {n.arg: n for n in nodes if n.op is Ops.PARAM}
+        for place, slot in enumerate(sorted(params)):
+            self.known[params[slot]] = self.emit(Ops.PARAM, params[slot].dtype, (), place)
+        for node in nodes:
+            if node.op is Ops.LOCAL:
+                self.known[node] = self.emit(Ops.LOCAL, node.dtype, (), node.arg[:2])
+        for axis, counter in enumerate(counters):
+            self.known[counter] = self.emit(Ops.GRID, self.index, (), axis)
+
+    def print(self, kernels: Sequence[Kernel]) -> None:
+        for kernel in kernels:
+            printer = Linearizer(kernel, self.target, self.index)
+            printer.ops = self.ops
+            printer.scopes[0].values.update(self.known)
+            printer.statements(kernel.stores)
+            printer.enter((), ())
+
+    @contextmanager
+    def loop(self, counter: UOp, steps: int) -> Iterator[None]:
+        """What is printed inside runs at every step of a counter."""
+        bounds = [self.emit(Ops.CONST, self.index, (), n) for n in (0, steps)]
+        self.known[counter] = at = self.emit(Ops.RANGE, self.index, tuple(bounds), "loop")
+        yield
+        self.emit(Ops.END, dtypes.void, (at,))

@@ -28,7 +28,8 @@ class Stage:
     """Stores that run together, their memory without the order."""
 
     stores: tuple[UOp, ...]
-    column: UOp | None = None  # the range over a row of the LOCAL that is written
+    column: UOp | None = None  # the range over a row of the LOCAL that is written, or summed up
+    sums: UOp | None = None  # the range over rows that an output is a sum over
 
     @property
     def local(self) -> UOp | None:
@@ -50,18 +51,29 @@ def stages_of(sink: UOp) -> list[Stage]:
         plain[node] = src[0] if node.op in (Ops.AFTER, Ops.END) else rebuild(node, src)
         if node.op is Ops.STORE and node not in sink.src:
             kept.append(plain[node])
-    outputs: dict[frozenset[UOp], list[UOp]] = {}
-    for store in (plain[s] for s in sink.src):
-        outputs.setdefault(ranges_of(store), []).append(store)
     rows, number = rows_of(sink), 1 + max(numbers_of(sink))
+    # What is reduced to a number for each row and kept anyway is not reduced again for an output.
+    reduced = [s for s in kept if reductions_of((s,)) and ranges_of(s) <= frozenset(rows)]
+    known = {s.src[1]: s.src[0].load() for s in reduced}
+    outputs: dict[frozenset[UOp], list[UOp]] = {}
+    for store in substitute([plain[s] for s in sink.src], known):
+        outputs.setdefault(ranges_of(store), []).append(store)
     stages: list[Stage] = []
     for stores in (*([s] for s in _apart(kept)), *outputs.values()):
         loops = [n for n in toposort(stores) if n.op is Ops.RANGE and n not in rows]
         fresh = {r: UOp.range(r.src[0], r.src[1], number + r.arg[0], r.arg[1]) for r in loops}
         number += 1 + max((r.arg[0] for r in loops), default=0)
         moved = tuple(substitute(stores, fresh))
-        stages.append(Stage(moved, _column(moved[0])))
+        stages.append(_stage(moved, rows[-1]))
     return stages
+
+
+def _stage(stores: tuple[UOp, ...], row: UOp) -> Stage:
+    if not any(row in n.src[1:] for n in reductions_of(stores)):
+        return Stage(stores, _column(stores[0]))
+    inside = toposort(stores)
+    read = (_walked(n) for n in inside if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.LOCAL)
+    return Stage(stores, next((r for r in read if r in ranges_of(stores[0])), None), row)
 
 
 def _apart(kept: Sequence[UOp]) -> list[UOp]:
@@ -110,9 +122,12 @@ def numbers_of(sink: UOp) -> list[int]:
 
 
 def _column(store: UOp) -> UOp | None:
-    if store.src[0].src[0].op is not Ops.LOCAL:
-        return None
-    _, terms = linear(store.src[0].src[1])
+    return _walked(store) if store.src[0].src[0].op is Ops.LOCAL else None
+
+
+def _walked(access: UOp) -> UOp | None:
+    """The range that moves an access through a row, element by element."""
+    _, terms = linear(access.src[0].src[1])
     return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else None
 
 

@@ -38,11 +38,17 @@ Known = Mapping[UOp, tuple[UOp, Cut]]  # load of a row -> the range it walks, an
 def bounded(effects: Sequence[UOp], column_of: Mapping[UOp, UOp], behind: bool) -> dict[UOp, UOp]:
     """Ranges over columns -> where they may end; where they may start, if not `behind`. `effects`
     are the stores of a chain in order, with ranges of their own each, and `column_of` has the range
-    over the columns of each store into a wide LOCAL."""
+    over the columns of each store into a wide LOCAL, or of what a sum over rows adds up."""
     cuts: dict[UOp, Cut] = {}  # of what a LOCAL holds
     limits: dict[UOp, UOp] = {}
     for store in effects:
         known = _known(store, cuts)
+        if store in column_of and store.src[0].src[0].op is Ops.PARAM:  # a sum over rows
+            column = column_of[store]
+            cut = _of_value(store.src[1].src[0], column, known, behind)
+            if cut is not None and cut.constant == 0:
+                limits[column] = cut.limit
+            continue
         reductions = [n for n in toposort((store.src[1],)) if n.op is Ops.REDUCE]
         for loop in {r for n in reductions for r in n.src[1:]}:
             over = [n for n in reductions if loop in n.src[1:]]

@@ -70,7 +70,7 @@ def _planned(wanted: Sequence[UOp], device: str, limit: Limit, lanes: Lanes) -> 
     results = tuple(leaves.get(r, r) for r in wanted)
     if fusion.fuse:
         kept = {*results, *(leaf for pair in writes for leaf in pair)}
-        items = copied_near(chained(items, kept, limit), kept, limit, lanes)
+        items = copied_near(chained(items, kept, limit, lanes), kept, limit, lanes)
     return Planned(Schedule(tuple(items), results, writes), leaves)
 
 

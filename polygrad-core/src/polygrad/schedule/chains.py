@@ -9,22 +9,28 @@ form that `codegen/chain_stages.py` takes.
 
 A kernel belongs to a chain when it reads a row only in the step that owns it. The values between
 are read by nobody else; whatever else a kernel of the chain stores is an output as before.
+
+Where rows are taken in order, a sum of products over the rows belongs to it too (the gradient of
+queries, where rows are keys), or one over each of several equal parts of them: every row adds to
+its result, so nothing is computed twice for the sake of another order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..dtype import dtypes
 from ..uop.linear import linear, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
+from .channels import Lanes, no_lanes
 from .items import CopyItem, Item, KernelItem
 from .sinks import sink_facts
 
 WIDEST: Final = 1 << 16  # elements of a row that is kept
 MOST_BUFFERS: Final = 24
+ENOUGH: Final = 32  # sums over rows, each in the order of its rows, that keep all cores busy
 
 
 class Rows(NamedTuple):
@@ -122,6 +128,21 @@ def row_ranges(
     return found.pop() if len(found) == 1 else None
 
 
+def summed_ranges(facts: Facts, leaf: UOp, rows: Rows, width: int) -> tuple[UOp, ...] | None:
+    """`row_ranges` of a kernel that gives nothing but one sum over the rows of the last axis, or
+    over each of several equal parts of them: that axis has two ranges then. None for others."""
+    (store, *others) = facts.kernel.sink.src
+    total = store.src[1]
+    if others or len(store.src) > 2 or total.op is not Ops.REDUCE or total.arg is not Ops.ADD:
+        return None
+    row, *more = total.src[1:]
+    parts, rest = divmod(rows.lengths[-1], int(row.src[1].arg))
+    if more or rest or not facts.product or size(rows.lengths[:-1]) * parts < ENOUGH:
+        return None
+    cut = Rows((*rows.lengths[:-1], *[parts][: parts > 1], rows.lengths[-1] // parts), width)
+    return row_ranges(facts.loads[leaf], cut, width, facts.reduced - {row})
+
+
 def within(offset: UOp, ranges: Sequence[UOp], strides: Sequence[int]) -> UOp:
     """The place within a row."""
     for r, step in zip(ranges, strides, strict=True):
@@ -144,10 +165,16 @@ class Chain:
 
 
 class Search:
-    """Who reads and writes what, among all kernels."""
+    """Who reads and writes what, among all kernels. Devices with vectors take rows in order."""
 
-    def __init__(self, facts: Sequence[Facts], kept: set[UOp], limit: Callable[[str], int]) -> None:
-        self.facts, self.kept, self.limit = facts, kept, limit
+    def __init__(
+        self,
+        facts: Sequence[Facts],
+        kept: set[UOp],
+        limit: Callable[[str], int],
+        lanes: Lanes = no_lanes,
+    ) -> None:
+        self.facts, self.kept, self.limit, self.lanes = facts, kept, limit, lanes
         self.readers: dict[UOp, list[int]] = {}
         self.writers: dict[UOp, list[int]] = {}
         for at, one in enumerate(facts):
@@ -198,14 +225,24 @@ class Search:
         found: dict[int, tuple[UOp, ...]] = {}
         for at in (*writers, *readers):
             facts = self.facts[at]
+            if not facts.plain:
+                return None
             table = facts.stores if at in writers else facts.loads
             mine = row_ranges(table[value], chain.rows, width, facts.reduced)
-            if not facts.plain or mine is None or chain.members.get(at, mine) != mine:
+            if mine is None and at in readers and self.lanes(facts.kernel.device):
+                mine = summed_ranges(facts, value, chain.rows, width)
+            if mine is None or chain.members.get(at, mine) != mine:
                 return None
-            if any(not set(mine) <= ranges_of(s.src[0]) for s in facts.kernel.sink.src):
+            own = set(mine) - facts.reduced
+            if any(not own <= ranges_of(s.src[0]) for s in facts.kernel.sink.src):
                 return None
             found[at] = mine
-        return found
+        return found if len(self.summed(chain.members | found)) <= 1 else None
+
+    def summed(self, members: Mapping[int, tuple[UOp, ...]]) -> set[int]:
+        """Over how many rows members sum."""
+        sums = (r[-1] for at, r in members.items() if r[-1] in self.facts[at].reduced)
+        return {int(r.src[1].arg) for r in sums}
 
     def _wide_beside(self, chain: Chain, at: int) -> list[UOp]:
         """Other values of a new member that are as wide."""
@@ -237,13 +274,19 @@ class Search:
         return all(len(self.writers[leaf]) == 1 for leaf in written)
 
 
-def chained(items: Sequence[Item], kept: Iterable[UOp], limit: Callable[[str], int]) -> list[Item]:
+def chained(
+    items: Sequence[Item],
+    kept: Iterable[UOp],
+    limit: Callable[[str], int],
+    lanes: Lanes = no_lanes,
+) -> list[Item]:
     """`items` with chains merged; `kept` are the buffers that somebody reads afterwards, `limit`
-    gives the number of buffers that a kernel of a device may have."""
+    gives the number of buffers that a kernel of a device may have, `lanes` the floats of a
+    vector."""
     facts, wanted = [facts_of(i) for i in items], set(kept)
     seen: set[UOp] = set()
     while True:
-        found = next(_chains(Search(facts, wanted, limit), seen), None)
+        found = next(_chains(Search(facts, wanted, limit, lanes), seen), None)
         if found is None:
             return [f.item for f in facts]
         facts = found
@@ -280,7 +323,9 @@ def placed(search: Search, chain: Chain) -> list[Facts] | None:
         (after if late else before).append(at)
         if late:
             tainted.update(mine.stores)
-    merged = _merged([facts[at] for at in members], [chain.members[at] for at in members], chain)
+    part = next(iter(search.summed(chain.members)), chain.rows.lengths[-1])
+    writer = _Writer(chain, part)
+    merged = _merged([facts[at] for at in members], [chain.members[at] for at in members], writer)
     middle = [*(facts[i] for i in before), facts_of(merged), *(facts[i] for i in after)]
     return [*facts[:first], *middle, *facts[last + 1 :]]
 
@@ -293,8 +338,7 @@ def _clash(a: Facts, b: Facts) -> bool:
 # ---- the kernel
 
 
-def _merged(facts: Sequence[Facts], rows: Sequence[tuple[UOp, ...]], chain: Chain) -> KernelItem:
-    writer = _Writer(chain)
+def _merged(facts: Sequence[Facts], rows: Sequence[tuple[UOp, ...]], writer: _Writer) -> KernelItem:
     stores = [s for f, r in zip(facts, rows, strict=True) for s in writer.member(f, r)]
     sink = UOp(Ops.SINK, dtypes.void, tuple(stores))
     variables = tuple(dict.fromkeys(v for f in facts for v in f.kernel.variables))
@@ -302,12 +346,17 @@ def _merged(facts: Sequence[Facts], rows: Sequence[tuple[UOp, ...]], chain: Chai
 
 
 class _Writer:
-    """Writes the members of a chain into one kernel, with ranges of their own inside the rows'."""
+    """Writes the members of a chain into one kernel, with ranges of their own inside the rows'.
+    The last axis of rows has two ranges where it is summed over in parts of `part` rows."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, part: int) -> None:
         self.chain = chain
-        lengths = chain.rows.lengths
+        *outer, last = chain.rows.lengths
+        lengths = (*outer, last) if part == last else (*outer, last // part, part)
         self.rows = tuple(UOp.range(0, n, i, "loop") for i, n in enumerate(lengths))
+        self.places = self.rows  # of the axes
+        if part != last:
+            self.places = (*self.rows[:-2], self.rows[-2] * part + self.rows[-1])
         self.number = len(lengths)
         self.buffers: dict[UOp, int] = {}
         self.idents: dict[UOp, int] = {}  # numbers of LOCALs
@@ -316,7 +365,8 @@ class _Writer:
     def member(self, facts: Facts, rows: Sequence[UOp]) -> list[UOp]:
         """The stores to outputs of one kernel; those to values between go into `kept`."""
         item = facts.kernel
-        new: dict[UOp, UOp] = dict(zip(rows, self.rows, strict=True))
+        inside = rows[-1] not in facts.reduced
+        new: dict[UOp, UOp] = dict(zip(rows, self.places if inside else self.rows, strict=True))
         loops = [n for n in item.sink.toposort() if n.op is Ops.RANGE and n not in new]
         for loop in sorted(loops, key=lambda r: int(r.arg[0])):
             new[loop] = UOp.range(loop.src[0], loop.src[1], self.number, loop.arg[1])
@@ -354,7 +404,7 @@ class _Writer:
         base, offset = src
         if leaf in self.chain.inner:
             strides = self.chain.rows.strides(self.chain.inner[leaf])
-            offset = within(offset, self.rows, strides)
+            offset = within(offset, self.places, strides)
         return UOp(Ops.INDEX, node.dtype, (base, offset))
 
     def _keep(self, leaf: UOp, store: UOp) -> None:

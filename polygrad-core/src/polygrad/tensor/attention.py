@@ -7,9 +7,10 @@ row, lse = top + log(total): with p = exp(s - lse) and d = sum(out * g) of each 
 
     dv = p' g,   ds = p * (g v' - d),   dq = c ds k,   dk = c ds' q
 
-(Dao et al. 2022, "FlashAttention", appendix B). Scores are computed anew, once with a row for each
-query and once with a row for each key, so that every product sums over the rows that it has at
-hand: both are chains of products over blocks of rows, which the scheduler makes one kernel each.
+(Dao et al. 2022, "FlashAttention", appendix B). Scores are computed anew, with a row for each key:
+a chain of products over blocks of rows, which the scheduler makes one kernel. The gradient of
+queries is a sum over those rows, in the order of the keys. Where there are too few batches to take
+each of them in order, scores are computed once more, with a row for each query.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from typing import NamedTuple
 
 from ..gradient_rules import FUNCTIONS
 from ..uop.ops import Ops, UOp, size
+from ..uop.sizes import is_fixed
 from . import formulas
 from .formulas import function
 from .linalg import matmul
 from .movement import spread, swap
 
+PARTS = (1, 2, 4)  # into which the keys of a batch may be cut, each a sum of its own
+ENOUGH = 32  # parts of all batches that keep the cores of a machine busy
+LONGEST = 4096  # keys of a part: a sum in the order of the keys, of a block of them at a time
 OPTIONS = ("bias", "hidden", "factor")
 
 
@@ -107,7 +112,7 @@ def _value(node: UOp, which: int) -> UOp:
 
 def _rule(options: Sequence[str]) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
     def rule(node: UOp, g: UOp) -> Sequence[UOp | None]:
-        inputs, lse = _given(node, options), _value(node, 1)
+        inputs, lse = _given(node, options), _value(node, 1).contiguous()  # once for each query
         axis = len(lse.shape)
         weights = formulas.decay(inputs.scores() - _columns(lse, inputs.k))
         other = inputs.turned
@@ -119,7 +124,7 @@ def _rule(options: Sequence[str]) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
             )
             dv = None
         else:
-            d = (_value(node, 0) * g).reduce(Ops.ADD, (axis,))
+            d = (_value(node, 0) * g).reduce(Ops.ADD, (axis,)).contiguous()
             to_weights = inputs.weighted(matmul(g, swap(inputs.v, -1, -2)))
             slope = weights * (to_weights - _columns(d, inputs.k))
             to_weights = other.weighted(matmul(inputs.v, swap(g, -1, -2)))
@@ -127,13 +132,36 @@ def _rule(options: Sequence[str]) -> Callable[[UOp, UOp], Sequence[UOp | None]]:
             dv = matmul(other.weighted(weights_of_keys), g)
         found = {"bias": slope}
         return [
-            matmul(slope, inputs.k) * inputs.scale,
+            _to_queries(inputs, slope, slope_of_keys) * inputs.scale,
             matmul(slope_of_keys, inputs.q) * inputs.scale,
             dv,
             *(found.get(o) for o in options),
         ]
 
     return rule
+
+
+def _to_queries(inputs: Inputs, slope: UOp, slope_of_keys: UOp) -> UOp:
+    """The product ds k. Rows of ds' are there for the gradient of keys anyway and are summed over,
+    part by part, unless all parts of all batches are too few or too long; those of ds are there
+    where `bias` was added."""
+    parts = None if inputs.bias is not None else _parts(inputs)
+    if parts is None:
+        return matmul(slope, inputs.k)
+    *batch, count, width = inputs.k.shape
+    cut = (*batch, parts, count // parts)
+    slopes = slope_of_keys.reshape((*cut, slope_of_keys.shape[-1]))
+    sums = matmul(swap(slopes, -1, -2), inputs.k.reshape((*cut, width))).contiguous()
+    return sums.reduce(Ops.ADD, (len(batch),))
+
+
+def _parts(inputs: Inputs) -> int | None:
+    """Into how many parts the keys of each batch are cut; None where that does not do."""
+    *batch, count, _ = inputs.k.shape
+    if not is_fixed((*inputs.q.shape, *inputs.k.shape)):
+        return None
+    even = (p for p in PARTS if size(batch) * p >= ENOUGH and count % p == 0)
+    return next((p for p in even if 0 < count // p <= LONGEST), None)
 
 
 def _columns(rows: UOp, keys: UOp) -> UOp:
