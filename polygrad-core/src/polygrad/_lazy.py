@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._collector import paused
+from ._collector import lasting
 from .errors import NoAttribute, PackageMissing, did_you_mean, public
 
 
@@ -55,7 +55,7 @@ def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         from importlib import import_module
 
         module = names[name]
-        with paused():
+        with lasting():
             found = import_module(f".{module or name}", package)
         value = getattr(found, name) if module else found
         # NOTE: importing a module binds its name too; a function of that name takes its place.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import registry
-from .._collector import paused
+from .._collector import lasting
 from ..errors import (
     DeviceContractError,
     DeviceForked,
@@ -46,7 +46,7 @@ def get(name: str) -> Device:
         with _lock:
             device = _open.get(full)
             if device is None:
-                with paused():
+                with lasting():
                     device = _open_device(full, usable_record(full))
                 _open[full] = device
     if device.forked:
