@@ -100,3 +100,22 @@ def test_strips_of_any_size_are_numpys(
         x, w = (RNG.integers(-3, 4, s).astype(np.float32) for s in ((m, k), (k, columns)))
         got = AROUND[around](Tensor.contiguous, Tensor(x), Tensor(w)).numpy()
         np.testing.assert_array_equal(got, AROUND[around](np.ascontiguousarray, x, w))
+
+
+@pytest.mark.parametrize("which", ["x", "w"])
+def test_copies_of_what_is_alike_for_all_rows_are_no_rows_of_a_chain(
+    which: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A factor that is one row or column, seen many times: a strip of it is all of its strips."""
+    monkeypatch.setattr(packing, "LEAST", 1)
+    monkeypatch.setattr(packing, "FEWEST", 1)
+    x, w = (RNG.standard_normal(s).astype(np.float32) for s in ((17, 33), (33, 64)))
+    if which == "x":
+        a, b = Tensor(x[:1]).expand(17, 33), Tensor(w)
+        x = np.broadcast_to(x[:1], x.shape)
+    else:
+        a, b = Tensor(x), Tensor(w[:, :1]).expand(33, 64)
+        w = np.broadcast_to(w[:, :1], w.shape)
+    got = ((a @ b) + 1).relu().numpy()
+    want = np.maximum(x.astype(np.float64) @ w + 1, 0)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

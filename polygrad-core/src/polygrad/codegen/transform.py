@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..dtype import dtypes
 from ..errors import PolygradError
 from ..uop.linear import coefficient, divides, mixed, ranges_of
 from ..uop.ops import Ops, UOp, toposort

@@ -75,7 +75,9 @@ def _of_rows(search: Search, at: int, factors: Sequence[UOp], rows: Rows) -> Cha
     for leaf in factors:
         width = size(leaf.shape) // size(rows.lengths)
         joined = search.joined(chain, leaf, width) if width <= LARGEST else None
-        if joined is not None:
+        (writer,) = search.writers[leaf]
+        (copy,) = search.facts[writer].stores[leaf]
+        if joined is not None and ranges_of(copy.src[1]).issuperset(joined[writer]):
             chain.inner[leaf] = width
             chain.members.update(joined)
     if not chain.inner or not search.legal(chain):
