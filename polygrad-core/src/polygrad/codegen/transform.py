@@ -355,7 +355,7 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     again = substitute((body,), {ranges[0]: loop})[0]
     if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
         raise ScheduleError(f"stage: the stores do not repeat {body} along range {loop.arg[0]}")
-    others = sum(n.op is Ops.LOCAL for n in toposort(kernel.stores))
+    others = sum(n.op is Ops.LOCAL for n in kernel.nodes)
     local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch", others))
     keep = UOp(Ops.STORE, dtypes.void, (_element(local, ranges[0]), body))
     kept = UOp(Ops.REDUCE, reduction.dtype, (body.after(keep), *ranges), reduction.arg)
@@ -384,7 +384,7 @@ def prefetch(kernel: Kernel, number: int, loop: UOp, steps: int) -> Kernel:
     steps of a range later: a hint, for memory that comes late and in pieces too short for the
     machine to see where it goes on."""
     _positive("prefetch", steps)
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+    read = [n for n in kernel.nodes if n.op is Ops.LOAD]
     load = read[number] if 0 <= number < len(read) else None
     if load is None or load.arg is not None or loop not in kernel.order:
         raise ScheduleError(f"prefetch: there is no load {number} that could ask ahead")
@@ -405,7 +405,7 @@ def ask(kernel: Kernel, number: int, strip: UOp, tiles: UOp) -> Kernel:
 
     `number` counts as in `prefetch`; what is asked for is an address within the buffer.
     """
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+    read = [n for n in kernel.nodes if n.op is Ops.LOAD]
     load = read[number] if 0 <= number < len(read) else None
     if load is None or len(load.src) > 1 or load.dtype.is_narrow:
         raise ScheduleError(f"ask: there is no load {number} that could ask for more")
@@ -444,7 +444,7 @@ def by_vectors(kernel: Kernel, store: UOp) -> bool:
     """Whether a store may pass by the caches: ungated, aligned, of memory that nobody reads."""
     param, offset = store.src[0].src
     lane = next((r for r in kernel.of_kind("vector") if r in ranges_of(offset)), None)
-    read = any(n.op is Ops.LOAD and n.src[0].src[0] is param for n in toposort(kernel.stores))
+    read = any(n.op is Ops.LOAD and n.src[0].src[0] is param for n in kernel.nodes)
     if lane is None or read or len(store.src) > 2:
         return False
     start = substitute((offset,), {lane: UOp.index(0)})[0]
@@ -469,7 +469,7 @@ def unmix(kernel: Kernel) -> Kernel:
 
 def _mixed(kernel: Kernel) -> tuple[UOp, int] | None:
     order = set(kernel.order)
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.dtype is dtypes.index:
             x, d = node.src
             if x in order and d.op is Ops.CONST and x.src[0].arg == 0 and static(x):
