@@ -355,8 +355,9 @@ def stage(kernel: Kernel, reduction: UOp, loop: UOp) -> Kernel:
     again = substitute((body,), {ranges[0]: loop})[0]
     if not all({again, reduction} <= set(s.toposort()) for s in kernel.stores):
         raise ScheduleError(f"stage: the stores do not repeat {body} along range {loop.arg[0]}")
+    # Numbers below 0: the rows of a chain, some of which this stage does not name, have the others.
     others = sum(n.op is Ops.LOCAL for n in kernel.nodes)
-    local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch", others))
+    local = UOp(Ops.LOCAL, body.dtype, (), (extent(loop), "scratch", -1 - others))
     keep = UOp(Ops.STORE, dtypes.void, (_element(local, ranges[0]), body))
     kept = UOp(Ops.REDUCE, reduction.dtype, (body.after(keep), *ranges), reduction.arg)
     reread = UOp(Ops.LOAD, body.dtype, (_element(local, loop),))
