@@ -181,3 +181,29 @@ def test_no_limit_where_a_sum_gets_more_than_its_identity() -> None:
     hidden = UOp.const(dtypes.float32, -np.inf)
     zeros = tuple(substitute(stores, {hidden: UOp.const(dtypes.float32, 0.0)}))
     assert bounded(zeros, {zeros[0]: column}, True) == {}
+
+
+def test_values_kept_by_a_reduction_take_no_row_that_a_later_stage_reads(device: str) -> None:
+    """Five stages: the third keeps a row of its own while the last still waits for the second's."""
+
+    def norm(x):
+        less = x - x.mean(1, keepdim=True)
+        return less * ((less * less).mean(1, keepdim=True) + 1e-3).rsqrt()
+
+    def network(a, b, c, d):
+        x = norm(a + b)
+        x = x + norm(x)
+        x = x + norm(c)
+        return x + norm(x + d)
+
+    class Numbers(np.ndarray):
+        def rsqrt(self):
+            return 1 / np.sqrt(self)
+
+        def mean(self, axis, keepdim):
+            return np.ndarray.mean(self, axis, keepdims=keepdim)
+
+    values = np.random.default_rng(4).integers(-4, 5, (4, 2, 2)).astype("float64")
+    expected = network(*(v.view(Numbers) for v in values))
+    got = network(*(Tensor(v, dtype="float32", device=device) for v in values)).numpy()
+    np.testing.assert_allclose(got, np.asarray(expected), rtol=1e-3)

@@ -9,7 +9,8 @@ import pytest
 
 from polygrad import Tensor
 from polygrad import device as devices
-from polygrad.codegen.kernel import Kernel, canonical, length, misplaced, substitute
+from polygrad.codegen import compile_kernel
+from polygrad.codegen.kernel import Kernel, canonical, length, misplaced, nodes_of, substitute
 from polygrad.codegen.lower import lower
 from polygrad.codegen.recipes import choose
 from polygrad.codegen.transform import unmix
@@ -359,3 +360,13 @@ def test_what_is_larger_than_a_near_cache_can_be_is_written_past_the_last() -> N
             x = Tensor.empty(nbytes // 4)
             (kernel,) = (canonical(i.sink) for i in schedule([(x + 1).uop], "cpu").items)
             assert [s.arg for s in choose(kernel, target).stores] == ["nt" if past else None]
+
+
+def test_the_passes_over_a_kernel_walk_its_nodes_once_and_keep_none() -> None:
+    x = Tensor.empty(8, 8)
+    (item,) = schedule([(x * 2 + 1).uop], "cpu").items
+    made = canonical(item.sink)
+    assert made.nodes is made.nodes
+    assert set(made.nodes) == set(item.sink.toposort()) - {item.sink}
+    compile_kernel(item.sink, devices.get("cpu").target, "k")
+    assert nodes_of.cache_info().currsize == 0

@@ -69,3 +69,23 @@ def test_the_first_tensor_walks_few_objects() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     assert int(done.stdout) < 5000
+
+
+def test_nothing_is_collected_while_a_routine_for_other_numbers_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from polygrad import Context, Tensor
+    from polygrad.engine import run
+
+    seen = []
+    assemble = run.assemble
+
+    def looking(*args):
+        seen.append(gc.isenabled())
+        return assemble(*args)
+
+    monkeypatch.setattr(run, "assemble", looking)
+    with Context(POLY_DEV="interp"):
+        for number in (0.375, 0.625):
+            (Tensor([1.0, 2.0, 3.0]) * number).realize()
+    assert seen == [False, False]

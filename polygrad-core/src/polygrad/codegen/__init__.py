@@ -12,7 +12,7 @@ from ..uop.spec_program import lacking
 from . import chain, ordered
 from .accumulators import with_accumulators
 from .chain_stages import is_chain
-from .kernel import Kernel, canonical
+from .kernel import Kernel, canonical, nodes_of
 from .lists import Choice, replay
 from .lower import lower
 from .ordered import is_ordered
@@ -43,6 +43,7 @@ def compile_kernel(
         program = chain.program(whole, target, name)
     else:
         program = lowered(optimize(whole, target), target, name)
+    nodes_of.cache_clear()  # a kernel's nodes do not outlive it
     _refuse_what_is_missing(program, target)
     if settings.get("POLY_SPEC"):
         from ..uop.spec import verify_kernel, verify_program

@@ -9,14 +9,14 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..uop.costs import COSTS
 from ..uop.linear import ranges_of
-from ..uop.ops import ELEMENTWISE, Ops, UOp, toposort
+from ..uop.ops import ELEMENTWISE, Ops, UOp
 from .kernel import Kernel, extent
 
 
 def operations(kernel: Kernel) -> int:
     """Scalar arithmetic operations of one launch, offsets and conditions aside."""
     total = 0
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         if node.op is Ops.REDUCE:
             total += _times(ranges_of(node.src[0]))
         elif node.op is Ops.FMA:
@@ -30,7 +30,7 @@ def operations(kernel: Kernel) -> int:
 def traffic(kernel: Kernel) -> int:
     """Distinct bytes read and written by one launch, an estimate."""
     touched: dict[tuple[UOp, Ops], int] = {}
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         if node.op in (Ops.LOAD, Ops.STORE):
             param = node.src[0].src[0]
             if param.op is Ops.LOCAL:
@@ -44,7 +44,7 @@ def traffic(kernel: Kernel) -> int:
 def printed(kernel: Kernel) -> int:
     """Instructions of the body once its unrolled loops are printed out, an estimate."""
     total = 0
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         if node.op in ELEMENTWISE or node.op in (Ops.LOAD, Ops.STORE, Ops.REDUCE):
             inside = ranges_of(node.src[0] if node.op is Ops.REDUCE else node)
             loops = [r for r in inside if kernel.kind(r) in ("unroll", "partial")]

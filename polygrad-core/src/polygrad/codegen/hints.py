@@ -24,7 +24,7 @@ def prefetch(kernel: Kernel, number: int, loop: UOp, steps: int) -> Kernel:
     steps of a range later: a hint, for memory that comes late and in pieces too short for the
     machine to see where it goes on."""
     positive("prefetch", steps)
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+    read = [n for n in kernel.nodes if n.op is Ops.LOAD]
     load = read[number] if 0 <= number < len(read) else None
     if load is None or load.arg is not None or loop not in kernel.order:
         raise ScheduleError(f"prefetch: there is no load {number} that could ask ahead")
@@ -45,7 +45,7 @@ def ask(kernel: Kernel, number: int, strip: UOp, *tiles: UOp) -> Kernel:
 
     `number` counts as in `prefetch`; what is asked for is an address within the buffer.
     """
-    read = [n for n in toposort(kernel.stores) if n.op is Ops.LOAD]
+    read = [n for n in kernel.nodes if n.op is Ops.LOAD]
     load = read[number] if 0 <= number < len(read) else None
     if load is None or len(load.src) > 1 or load.dtype.is_narrow:
         raise ScheduleError(f"ask: there is no load {number} that could ask for more")

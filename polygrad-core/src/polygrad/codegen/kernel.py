@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..dtype import dtypes
@@ -50,9 +51,14 @@ class Kernel:
         return replace(self, log=(*self.log, entry))
 
     @property
+    def nodes(self) -> tuple[UOp, ...]:
+        """All nodes of the stores, sources first."""
+        return nodes_of(self.stores)
+
+    @property
     def reductions(self) -> list[UOp]:
         """Every REDUCE, inner ones first."""
-        return [n for n in toposort(self.stores) if n.op is Ops.REDUCE]
+        return [n for n in self.nodes if n.op is Ops.REDUCE]
 
     @property
     def reduced(self) -> set[UOp]:
@@ -70,17 +76,23 @@ class Kernel:
         return max((r.arg[0] for r in self.order), default=0) + 1
 
 
+@lru_cache(4)  # a dozen passes in a row look at the same stores
+def nodes_of(stores: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """All nodes of `stores`, sources first."""
+    return tuple(toposort(stores))
+
+
 def canonical(sink: UOp) -> Kernel:
     """The kernel of a SINK: outputs outermost, those of many reductions first, then reduced ranges;
     nothing bound, nothing unrolled."""
-    loops = sorted((n for n in sink.toposort() if n.op is Ops.RANGE), key=lambda r: r.arg[0])
+    loops = sorted((n for n in nodes_of(sink.src) if n.op is Ops.RANGE), key=lambda r: r.arg[0])
     return Kernel(sink.src, tuple(in_place(sink.src, loops)), {})
 
 
 def in_place(stores: Sequence[UOp], loops: Iterable[UOp]) -> list[UOp]:
     """Loops in an order in which every reduction has its place, else as they were: those around
     many reductions outermost."""
-    reductions = [n for n in toposort(stores) if n.op is Ops.REDUCE]
+    reductions = [n for n in nodes_of(tuple(stores)) if n.op is Ops.REDUCE]
     reduced = {r for n in reductions for r in n.src[1:]}
     around = [ranges_of(n) for n in reductions]
 
@@ -102,7 +114,7 @@ def misplaced(kernel: Kernel) -> UOp | None:
     left = [s for s in kernel.stores if s.src[0].src[0].op is Ops.LOCAL and waiting(kernel)]
     around: dict[UOp, tuple[UOp, ...]] = {}
     needs: dict[UOp, frozenset[UOp]] = {}
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         below = _NONE.union(*(needs[s] for s in node.src))
         needs[node] = frozenset((node,)) if node.op is Ops.REDUCE else below
         if node.op is Ops.SCAN and _inside(kernel, node, position):

@@ -24,7 +24,7 @@ from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
-from .kernel import Kernel, extent, float_sum, keeps, length
+from .kernel import Kernel, extent, float_sum, keeps, length, nodes_of
 from .printing import Accumulator, Printer, Scope
 
 STORES = 1 << 30  # the rank of stores: after every reduction of their nest
@@ -61,11 +61,11 @@ class Linearizer(Printer):
                 self.emit(Ops.ENDIF, dtypes.void, (guarded,))
 
     def parameters(self) -> None:
-        params = {n.arg: n for n in toposort(self.kernel.stores) if n.op is Ops.PARAM}
+        params = {n.arg: n for n in self.kernel.nodes if n.op is Ops.PARAM}
         for place, slot in enumerate(sorted(params)):
             node = params[slot]
             self.scopes[0].values[node] = self.emit(Ops.PARAM, node.dtype, (), place)
-        for node in toposort(self.kernel.stores):
+        for node in self.kernel.nodes:
             if node.op is Ops.LOCAL:
                 self.scopes[0].values[node] = self.emit(Ops.LOCAL, node.dtype, (), node.arg[:2])
 
@@ -97,7 +97,7 @@ class Linearizer(Printer):
         """Print reductions and stores, each in its nest of loops."""
         rank: dict[UOp, int] = {}
         found: dict[Any, Statement] = {}
-        for node in toposort(stores):
+        for node in nodes_of(tuple(stores)):
             rank[node] = max((rank[s] for s in node.src), default=0)
             if node.op is Ops.REDUCE:
                 nest = self.before(node)
@@ -443,7 +443,7 @@ def program(
     printer = Linearizer(kernel, target, index)
     printer.run()
     ops = printer.ops
-    variables = {n.arg: n for n in toposort(kernel.stores) if n.op is Ops.VARIABLE}
+    variables = {n.arg: n for n in kernel.nodes if n.op is Ops.VARIABLE}
     specs = tuple(
         VariableSpec(n.arg[0], printer.dtype_of(n), n.arg[1], n.arg[2]) for n in variables.values()
     )
@@ -463,7 +463,7 @@ def params_of(stores: Sequence[UOp]) -> tuple[Param, ...]:
     """The buffers that stores read and write, by slot."""
     read: set[UOp] = set()
     written: set[UOp] = set()
-    for node in toposort(stores):
+    for node in nodes_of(tuple(stores)):
         if node.op not in (Ops.LOAD, Ops.STORE) or node.src[0].src[0].op is Ops.LOCAL:
             continue
         (read if node.op is Ops.LOAD else written).add(node.src[0].src[0])

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from ..uop.linear import ranges_of
-from ..uop.ops import Ops, UOp, size, toposort
+from ..uop.ops import Ops, UOp, size
 from . import hints, row_programs
 from . import transform as verbs
 from .kernel import Kernel, extent, length, misplaced
@@ -165,7 +165,7 @@ def illegal(kernel: Kernel) -> str:
     if any(length(r) > MOST_LANES for r in vectors):
         return f"a vector has more than {MOST_LANES} lanes"
     printed = {r for r in kernel.order if kernel.kind(r) in ("unroll", "partial")}
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         inside = ranges_of(node)
         if node.op is Ops.REDUCE:
             inside = inside.union(ranges_of(node.src[0]), node.src[1:])

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ..dtype import dtypes
 from ..uop.linear import coefficient, ranges_of
-from ..uop.ops import Ops, UOp, toposort
+from ..uop.ops import Ops, UOp
 from .kernel import Kernel, length, static
 
 ORDERS: Final = frozenset({Ops.CMPLT, Ops.CMPLE})
@@ -50,7 +50,7 @@ def narrow_masks(kernel: Kernel) -> list[UOp]:
     lanes = [r for r in kernel.of_kind("vector") if static(r)]
     new: dict[UOp, UOp] = {}
     bounds: dict[UOp, Bound] = {}  # by the node that was made for it
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         made = _over(node, tuple(new[s] for s in node.src))
         if made.op in ORDERS and made.src[0].dtype is dtypes.index:
             found = _bound(made, lanes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..dtype import dtypes
 from ..uop.linear import ranges_of
-from ..uop.ops import Ops, UOp, toposort
+from ..uop.ops import Ops, UOp
 from ..uop.rewrite import over
 from .kernel import Kernel
 
@@ -30,7 +30,7 @@ def ordered_offsets(kernel: Kernel) -> list[UOp]:
         return bool(inside & vectors), max((position[r] for r in inside - grid), default=-1)
 
     new: dict[UOp, UOp] = {}
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         src = tuple(new[s] for s in node.src)
         if node.op is Ops.INDEX:
             src = (src[0], chain(sorted(terms(src[1]), key=depth)))

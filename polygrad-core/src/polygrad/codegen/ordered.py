@@ -139,7 +139,7 @@ class Ordered(Printer):
 
     def print(self, units: Sequence[Unit]) -> None:
         """The whole program."""
-        nodes = toposort(self.kernel.stores)
+        nodes = self.kernel.nodes
         params = sorted({n for n in nodes if n.op is Ops.PARAM}, key=lambda p: p.arg[0])
         used = [p for p in params if any(p is memory(n) for n in nodes if n.op in _ACCESS)]
         top = self.scopes[0].values

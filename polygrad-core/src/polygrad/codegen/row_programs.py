@@ -100,7 +100,7 @@ def _begins(kernel: Kernel, rows: UOp) -> None:
 
 def _waits(kernel: Kernel, store: UOp, loop: UOp) -> bool:
     """Whether a store of each element, to memory that nobody reads, may come later than it does."""
-    nodes = toposort(kernel.stores)
+    nodes = kernel.nodes
     param, inside = store.src[0].src[0], toposort((store,))
     read = any(n.op is Ops.LOAD and n.src[0].src[0] is param for n in nodes)
     summed = any(n.op is Ops.REDUCE for n in toposort((store.src[0],)))
@@ -139,8 +139,9 @@ def _alike(ranges: Sequence[UOp], loop: UOp) -> bool:
 
 
 def _scratch(kernel: Kernel, dtype: DType, count: int, number: int = 0) -> UOp:
-    others = sum(n.op is Ops.LOCAL for n in toposort(kernel.stores))
-    return UOp(Ops.LOCAL, dtype, (), (count, "scratch", others + number))
+    # Numbers below 0: the rows of a chain, some of which this stage does not name, have the others.
+    others = sum(n.op is Ops.LOCAL for n in kernel.nodes)
+    return UOp(Ops.LOCAL, dtype, (), (count, "scratch", -1 - others - number))
 
 
 def _element(local: UOp, position: UOp) -> UOp:

@@ -373,7 +373,7 @@ def by_vectors(kernel: Kernel, store: UOp) -> bool:
     """Whether a store may pass by the caches: ungated, aligned, of memory that nobody reads."""
     param, offset = store.src[0].src
     lane = next((r for r in kernel.of_kind("vector") if r in ranges_of(offset)), None)
-    read = any(n.op is Ops.LOAD and n.src[0].src[0] is param for n in toposort(kernel.stores))
+    read = any(n.op is Ops.LOAD and n.src[0].src[0] is param for n in kernel.nodes)
     if lane is None or read or len(store.src) > 2:
         return False
     start = substitute((offset,), {lane: UOp.index(0)})[0]

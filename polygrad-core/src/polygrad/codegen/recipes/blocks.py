@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...uop.linear import ranges_of
-from ...uop.ops import UOp, size, toposort
+from ...uop.ops import UOp, size
 from ..kernel import Kernel, extent, float_sum, length, static
 from ..transform import block, parts_of, subtotals
 
@@ -37,7 +37,7 @@ def unblocked(kernel: Kernel) -> bool:
 
 
 def _sums(kernel: Kernel) -> list[UOp]:
-    return [n for n in toposort(kernel.stores) if float_sum(n)]
+    return [n for n in kernel.nodes if float_sum(n)]
 
 
 def _in_blocks(kernel: Kernel, node: UOp) -> Kernel:

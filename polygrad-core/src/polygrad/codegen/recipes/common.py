@@ -41,7 +41,7 @@ SHORT_ROW = 8  # vectors of a row in which what does not fill a vector still cou
 def lanes_for(kernel: Kernel, target: Target) -> int:
     """Lanes of the widest type computed with, offsets aside."""
     widest = 1
-    for node in toposort(kernel.stores):
+    for node in kernel.nodes:
         if node.dtype.kind not in ("index", "void", "bool") and node.op is not Ops.PARAM:
             small = node.dtype.is_narrow or node.dtype.itemsize == 2
             widest = max(widest, 4 if small else node.dtype.itemsize)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...target import Target
-from ...uop.ops import Ops, UOp, size, toposort
+from ...uop.ops import Ops, UOp, size
 from ..kernel import Kernel, extent, length, static
 from ..transform import bind, bindable, block, parts_of, reorder
 from .common import (
@@ -73,7 +73,7 @@ def _ask_ahead(kernel: Kernel, target: Target, width: int) -> Kernel:
 def _turned(kernel: Kernel, vector: UOp) -> UOp | None:
     """The axis along which something is read that lies across the vectors; none where a scan runs,
     inside of whose loop nothing may."""
-    if any(n.op is Ops.SCAN for n in toposort(kernel.stores)):
+    if any(n.op is Ops.SCAN for n in kernel.nodes):
         return None
     for access in loads(kernel.stores):
         across = step(access, vector)
