@@ -66,15 +66,16 @@ def near(target: Target) -> int:
     return min(target.cache_bytes[-1], FAR)
 
 
-def stream_out(kernel: Kernel, target: Target) -> Kernel:
-    """Write past the caches what is larger than they hold: nobody will find it there anyway. A
-    store may write a small part of a large buffer."""
+def stream_out(kernel: Kernel, target: Target, most: int = FAR) -> Kernel:
+    """Write past the caches what is larger than they hold, or than `most` bytes: nobody will find
+    it there anyway. A store may write a small part of a large buffer."""
+    most = min(near(target), most)
     for number, store in enumerate(kernel.stores):
         param, offset = store.src[0].src
         if param.op is Ops.LOCAL:
             continue
         written = min(math.prod(map(extent, ranges_of(offset))), param.arg[1])
-        if written * param.dtype.itemsize > near(target):
+        if written * param.dtype.itemsize > most:
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
     return kernel
