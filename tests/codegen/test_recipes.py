@@ -323,10 +323,16 @@ def _verified(program: LinearProgram) -> bool:
 
 
 def test_what_is_read_across_the_vectors_is_read_in_strips() -> None:
-    """A strip of 16 rows is written for each vector, so that cache lines are used up at once."""
-    kernel = chosen(leaf(64, 256).permute((1, 0)).contiguous())
+    """A strip of 16 rows is written for each vector, so that cache lines are used up at once; of
+    squares that are turned, pieces of 1 KB that become two lines of each row."""
+    copy = leaf(64, 256).permute((1, 0)).contiguous()
+    (item,) = schedule([copy], "cpu").items
+    kernel = choose(canonical(item.sink), replace(WIDE, shuffle_sources=1))
     assert [length(r) for r in kernel.order] == [16, 4, 16, 16]
     assert kernel.kind(kernel.order[0]) == "grid"
+    assert [length(r) for r in chosen(leaf(64, 512).permute((1, 0)).contiguous()).order] == [
+        2, 2, 16, 2, 16, 16,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", [(64, 256), (37, 65), (100, 33), (3, 50, 70), (17, 129)])

@@ -157,6 +157,10 @@ def identity_shuffle(i: Instr) -> Instr:
     return i._replace(arg=tuple(range(len(i.arg)))) if i.op is Ops.SHUFFLE else i
 
 
+def one_source(i: Instr) -> Instr:
+    return i._replace(src=(i.src[0],) * 2) if i.op is Ops.SHUFFLE and len(i.src) > 1 else i
+
+
 def first_lane(i: Instr) -> Instr:
     return i._replace(arg=0) if i.op is Ops.EXTRACT else i
 
@@ -198,6 +202,7 @@ VECTORS: dict[str, Any] = {
     "vector_bytes": 16,
     "memory_bytes": (1, 2, 4, 8, 16),
     "lane_gates": True,
+    "shuffle_sources": 2,
     "ops": {**TARGET.ops, Ops.LANES: TARGET.ops[Ops.CMPLT]},
 }
 # fault -> the room it is looked for in, a renderer that has it, and the only checks that fail
@@ -209,6 +214,7 @@ FOUND_ALONE: dict[str, tuple[str, Any, str]] = {
     ),
     "CONST has no -0": ("programs/", each(positive_zero), "programs/constants"),
     "SHUFFLE is the identity": ("lanes/", each(identity_shuffle), "lanes/SHUFFLE-"),
+    "SHUFFLE knows one vector": ("lanes/", each(one_source), "lanes/SHUFFLE-two-"),
     "EXTRACT takes lane 0": ("lanes/", each(first_lane), "lanes/(EXTRACT-|offsets)"),
     "VECTOR sorts its parts": ("lanes/", each(sorted_parts), "lanes/VECTOR-"),
     "LANES always adds": ("lanes/", each(adds_lanes), "lanes/LANES-(?!ADD)(?!.*bool)"),

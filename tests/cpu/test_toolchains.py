@@ -75,6 +75,10 @@ def battery() -> dict[str, Any]:
     s = Tensor(special)
     return {
         "matmul": t @ Tensor(b),
+        "turned": tuple(
+            t.cast(d).contiguous().transpose().pad(((1, 0), (0, 2))).contiguous()
+            for d in ("int8", "float16", "float32", "float64")
+        ),
         "half": half @ half.transpose(),
         "bfloat16": t.cast(dtypes.bfloat16) * 3,
         "float64 to half": Tensor(a.astype(np.float64)).cast(dtypes.float16),

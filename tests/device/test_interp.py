@@ -489,6 +489,16 @@ def test_vectors(run: Run) -> None:
     np.testing.assert_array_equal(out[2], [10, 26])
 
 
+def test_a_shuffle_takes_lanes_from_two_vectors(run: Run) -> None:
+    a = Assembler()
+    x, y = a.param(dtypes.int32, 8), a.param(dtypes.int32, 4, "w")
+    two = a.load(x, a.number(0), lanes=4), a.load(x, a.number(4), lanes=4)
+    four = dtypes.int32.vec(4)
+    a.store(y, a.number(0), a.emit(Ops.SHUFFLE, four, two, (7, 0, 4, 3)))
+    out = run(a.build(), np.arange(8, dtype="int32"), np.zeros(4, "int32"))
+    np.testing.assert_array_equal(out[1], [7, 0, 4, 3])
+
+
 def test_vector_registers(run: Run) -> None:
     """A LOCAL of two vectors, stored whole, read back lane by lane."""
     a = Assembler()

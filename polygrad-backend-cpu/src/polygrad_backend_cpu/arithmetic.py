@@ -6,7 +6,7 @@ infinities, signed zeros and subnormals are IEEE's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from polygrad.contract import Instr
@@ -184,15 +184,17 @@ def _extract(o: Operands) -> str:
 
 
 def _shuffle(o: Operands) -> str:
-    return _pick(o.body, o.dtypes[0], o.names[0], o.instr.arg)
+    return _pick(o.body, o.dtypes[0], o.names, o.instr.arg)
 
 
-def _pick(body: Body, dtype: DType, value: str, lanes: tuple[int, ...]) -> str:
-    t = type_of(dtype)
+def _pick(body: Body, dtype: DType, values: Sequence[str], lanes: tuple[int, ...]) -> str:
+    """Lanes of one vector or of two."""
+    t, value = type_of(dtype), values[lanes[0] // dtype.lanes]
     if len(lanes) == 1:
-        return body.op(f"extractelement {t} {value}, i32 {lanes[0]}")
+        return body.op(f"extractelement {t} {value}, i32 {lanes[0] % dtype.lanes}")
+    first, second = (*values, "poison")[:2]
     order = ", ".join(f"i32 {i}" for i in lanes)
-    return body.op(f"shufflevector {t} {value}, {t} poison, <{len(lanes)} x i32> <{order}>")
+    return body.op(f"shufflevector {t} {first}, {t} {second}, <{len(lanes)} x i32> <{order}>")
 
 
 def _lanes(o: Operands) -> str:
@@ -200,8 +202,8 @@ def _lanes(o: Operands) -> str:
     value, dtype = o.names[0], o.dtypes[0]
     while dtype.lanes > 1:
         n = dtype.lanes // 2
-        low = _pick(o.body, dtype, value, tuple(range(n)))
-        high = _pick(o.body, dtype, value, tuple(range(n, 2 * n)))
+        low = _pick(o.body, dtype, [value], tuple(range(n)))
+        high = _pick(o.body, dtype, [value], tuple(range(n, 2 * n)))
         dtype = dtype.scalar.vec(n)
         value = _apply(o.body, o.instr.arg, dtype, low, high)
     return value

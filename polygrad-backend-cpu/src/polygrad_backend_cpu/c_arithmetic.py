@@ -7,7 +7,7 @@ and shifts are arithmetic, as the flags (c_compile.py) and the compilers promise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from polygrad.contract import Instr
@@ -172,21 +172,25 @@ def _made(o: Operands, names: list[str]) -> str:
 
 
 def _extract(o: Operands) -> str:
-    return _pick(o.body, o.names[0], o.dtypes[0], (o.instr.arg,))
+    return _pick(o.body, o.names, o.dtypes[0], (o.instr.arg,))
 
 
 def _shuffle(o: Operands) -> str:
-    return _pick(o.body, o.names[0], o.dtypes[0], o.instr.arg)
+    return _pick(o.body, o.names, o.dtypes[0], o.instr.arg)
 
 
-def _pick(body: CBody, name: str, dtype: DType, lanes: tuple[int, ...]) -> str:
-    type = body.types[name]
-    if len(lanes) > 1:
-        order = ", ".join(map(str, lanes))
-        return body.op(
-            type._replace(lanes=len(lanes)), f"__builtin_shufflevector({name}, {name}, {order})"
-        )
-    return body.op(type_of(dtype.scalar), f"{name}[{lanes[0]}]")
+def _pick(body: CBody, names: Sequence[str], dtype: DType, lanes: tuple[int, ...]) -> str:
+    """Lanes of one vector or of two."""
+    if len(lanes) == 1:
+        (lane,) = lanes
+        return body.op(type_of(dtype.scalar), f"{names[lane // dtype.lanes]}[{lane % dtype.lanes}]")
+    type = body.types[names[0]]
+    first, second = names[0], names[-1]
+    if body.types[second] != type:  # masks of another width
+        second = body.convert(second, type)
+    order = ", ".join(map(str, lanes))
+    text = f"__builtin_shufflevector({first}, {second}, {order})"
+    return body.op(type._replace(lanes=len(lanes)), text)
 
 
 def _lanes(o: Operands) -> str:
@@ -196,7 +200,9 @@ def _lanes(o: Operands) -> str:
         n = value.dtype.lanes // 2
         dtype = value.dtype.scalar.vec(n)
         halves = (tuple(range(n)), tuple(range(n, 2 * n)))
-        low, high = (Value(_pick(o.body, *value, half), dtype) for half in halves)
+        low, high = (
+            Value(_pick(o.body, [value.name], value.dtype, half), dtype) for half in halves
+        )
         value = o.emit(o.instr.arg, dtype, low, high)
     return value.name
 

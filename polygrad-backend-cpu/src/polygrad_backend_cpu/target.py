@@ -86,6 +86,7 @@ def make_target(
         vector_bytes=width,
         memory_bytes=tuple(1 << i for i in range(width.bit_length())),
         lane_gates=True,
+        shuffle_sources=2,
         registers=registers,
         cache_bytes=caches,
         cores=cores,

@@ -34,7 +34,9 @@ BITCAST         value                      the same bits: as many lanes, each of
 BROADCAST       scalar                     to the lanes of dtype
 VECTOR          scalars                    to one vector, first to lane 0
 EXTRACT         vector                     lane number
-SHUFFLE         vector                     tuple of lane numbers: lane i of the result is arg[i]
+SHUFFLE         vector [, vector]          tuple of lane numbers: lane i of the result is arg[i],
+..                                         lanes of a second vector of this dtype count on, where
+..                                         `Target.shuffle_sources` is 2
 LANES           vector                     ADD MUL MIN MAX AND OR XOR of all lanes, a scalar
 ==============  =========================  ========================================================
 

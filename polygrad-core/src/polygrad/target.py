@@ -59,6 +59,9 @@ class Target:
     # May the gate of a vector LOAD or STORE have one bit per lane? If not, such an access comes as
     # one for each lane.
     lane_gates: bool = False
+    # How many vectors one SHUFFLE may take lanes from, 1 or 2. With 2, what is read along one axis
+    # and written along another is turned in registers, a square of lanes at a time.
+    shuffle_sources: int = 1
     store_bytes: int = 1  # narrowest store that spares its neighbours; only 1 is accepted yet
     align: int = 64  # of every buffer, and of every offset in the arena
     # Of a tensor, and of the scratch memory that a step's kernels share; who needs more gets a

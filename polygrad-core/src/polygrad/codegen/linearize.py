@@ -25,7 +25,8 @@ from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
 from .kernel import Kernel, extent, float_sum, keeps, length, nodes_of
-from .printing import Accumulator, Printer, Scope
+from .printing import Accumulator, Scope
+from .turning import Turning
 
 STORES = 1 << 30  # the rank of stores: after every reduction of their nest
 
@@ -39,7 +40,7 @@ class Statement:
     nodes: list[UOp]
 
 
-class Linearizer(Printer):
+class Linearizer(Turning):
     """Prints one kernel, statement by statement."""
 
     # ---- the program
@@ -425,7 +426,9 @@ class Linearizer(Printer):
 
     def store(self, loops: tuple[UOp, ...], stores: Sequence[UOp]) -> None:
         """Everything is computed before the first write: one of the stores may be in place."""
-        self.enter(loops, self.nodes_of(stores))
+        nodes = self.nodes_of(stores)
+        self.turn(loops, nodes)
+        self.enter(loops, nodes)
         ready = [(s, self.value(s.src[1]), self.address(s)) for s in stores]
         for store, value, address in ready:
             self.write(store, value, address)

@@ -116,7 +116,11 @@ class NumpyWalker(Walker):
 
     def shuffle(self, i: int) -> Step:
         lanes = list(self.ops[i].arg)
-        return _apply(i, self.ops[i].src, lambda x: x[..., lanes])
+
+        def pick(*vectors: Array) -> Array:
+            return np.concatenate(np.broadcast_arrays(*vectors), axis=-1)[..., lanes]
+
+        return _apply(i, self.ops[i].src, pick)
 
     def lanes(self, i: int) -> Step:
         combine = PURE[self.ops[i].arg]

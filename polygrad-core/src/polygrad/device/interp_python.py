@@ -191,7 +191,9 @@ class PythonWalker(Walker):
 
     def shuffle(self, i: int) -> Step:
         lanes = self.ops[i].arg
-        return _apply(i, self.ops[i].src, lambda x: tuple(x[k] for k in lanes))
+        return _apply(
+            i, self.ops[i].src, lambda *xs: tuple([*itertools.chain(*xs)][k] for k in lanes)
+        )
 
     def lanes(self, i: int) -> Step:
         combine = _scalar_op(self.ops[i].arg, self.ops[i].dtype.scalar)

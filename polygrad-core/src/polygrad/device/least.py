@@ -101,6 +101,7 @@ NUMBERS: Final[tuple[tuple[str, str, Callable[[Target], bool]], ...]] = (
      lambda t: t.vector_bytes == 0 or _is_power_of_two(t.vector_bytes)),
     ("memory_bytes", "every power of two from 1 to vector_bytes, where there are vectors",
      lambda t: {*_widths(t)} <= {*t.memory_bytes}),
+    ("shuffle_sources", "1 or 2", lambda t: t.shuffle_sources in (1, 2)),
     ("store_bytes", "1: the compiler knows no wider one", lambda t: t.store_bytes == 1),
     ("cores", "at least 1", lambda t: t.cores >= 1),
     ("registers", "at least 1", lambda t: t.registers >= 1),

@@ -218,9 +218,14 @@ def _extract(c: Checker, i: Instr) -> str | None:
 
 
 def _shuffle(c: Checker, i: Instr) -> str | None:
-    source = c.types(i)[0]
+    source, *others = c.types(i)
+    if any(d is not source for d in others):
+        return _unfit(c, i)
+    if others and c.target is not None and c.target.shuffle_sources < 2:
+        return "takes lanes from two vectors, which the machine cannot"
     lanes = i.arg if isinstance(i.arg, tuple) else ()
-    if len(lanes) != i.dtype.lanes or any(not 0 <= n < source.lanes for n in lanes):
+    some = source.lanes * len(i.src)
+    if len(lanes) != i.dtype.lanes or any(not 0 <= n < some for n in lanes):
         return f"{i.arg!r} are no lanes of {source.name}"
     return None if i.dtype.scalar is source.scalar else _unfit(c, i)
 
@@ -365,7 +370,7 @@ _RULES: Final[dict[Ops, tuple[tuple[int, ...] | None, Check]]] = {
     Ops.BROADCAST: ((1,), _broadcast),
     Ops.VECTOR: (None, _vector),
     Ops.EXTRACT: ((1,), _extract),
-    Ops.SHUFFLE: ((1,), _shuffle),
+    Ops.SHUFFLE: ((1, 2), _shuffle),
     Ops.LANES: ((1,), _lanes),
     Ops.PARAM: ((0,), _param),
     Ops.LOCAL: ((0,), _local),

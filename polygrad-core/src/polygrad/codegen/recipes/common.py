@@ -67,25 +67,25 @@ def near(target: Target) -> int:
     return min(target.cache_bytes[-1], FAR)
 
 
-def stream_out(kernel: Kernel, target: Target) -> Kernel:
-    """Write past the caches what is larger than they hold: nobody will find it there anyway. A
-    store may write a small part of a large buffer."""
+def stream_out(kernel: Kernel, target: Target, most: int = FAR) -> Kernel:
+    """Write past the caches what is larger than they hold, or than `most` bytes: nobody will find
+    it there anyway. A store may write a small part of a large buffer."""
     for number, store in enumerate(kernel.stores):
-        if goes_far(kernel, target, store):
+        if goes_far(kernel, target, store, most):
             with suppress(ScheduleError):  # not by whole vectors
                 kernel = stream(kernel, number)
     return kernel
 
 
-def goes_far(kernel: Kernel, target: Target, store: UOp) -> bool:
-    """Whether a store, with what was delayed of it, writes more than the caches hold."""
+def goes_far(kernel: Kernel, target: Target, store: UOp, most: int = FAR) -> bool:
+    """Whether a store, with what was delayed of it, writes more than the caches hold, or `most`."""
     param = store.src[0].src[0]
     if param.op is Ops.LOCAL:
         return False
     places = [s.src[0].src[1] for s in (store, *delayed(kernel, store))]
     written = sum(math.prod(map(extent, ranges_of(place))) for place in places)
     nbytes: int = min(written, param.arg[1]) * param.dtype.itemsize
-    return nbytes > near(target)
+    return nbytes > min(near(target), most)
 
 
 def ask_ahead(kernel: Kernel, target: Target, loop: UOp, least: int = LEAST_ROW) -> Kernel:

@@ -83,6 +83,23 @@ def _orders(lanes: int) -> list[tuple[int, ...]]:
     return [*found, tuple(i // 2 for i in every), *([tuple(every[1::2])] if lanes >= 4 else [])]
 
 
+def picked(dtype: DType, lanes: int) -> Sample:
+    """Lanes of two vectors: halves of both, in turns, and those of the second first."""
+    a = Assembler(f"k_SHUFFLE_two_{dtype.name}")
+    memory, n = values.memory_dtype(dtype), lanes // 2
+    both = [(*range(n), *range(lanes, lanes + n)), (*range(n, lanes), *range(lanes + n, 2 * lanes))]
+    turns = [tuple(i // 2 + i % 2 * lanes + start for i in range(lanes)) for start in (0, n)]
+    orders = [*both, *turns, (*reversed(range(2 * lanes - n, 2 * lanes)), *range(n)), (lanes, 0)]
+    x = a.param(memory, 2 * lanes)
+    y = a.param(memory, sum(map(len, orders)), "w")
+    pair = tuple(loaded(a, x, a.number(i * lanes), dtype, lanes) for i in range(2))
+    at = 0
+    for order in orders:
+        stored(a, y, a.number(at), a.emit(Ops.SHUFFLE, dtype.vec(len(order)), pair, order))
+        at += len(order)
+    return Sample(a.build(), (numbers(dtype, 2 * lanes), bytes(memory.itemsize * at)))
+
+
 # ---- reductions
 
 
@@ -223,6 +240,9 @@ def checks(target: Target) -> Iterator[Check]:
         for op in MOVES:
             made = partial(moved, op, dtype, lanes_of(target, dtype))
             yield Check(f"lanes/{op.name}-{dtype.name}", same_as_reference(made))
+        if target.shuffle_sources == 2:
+            made = partial(picked, dtype, lanes_of(target, dtype))
+            yield Check(f"lanes/SHUFFLE-two-{dtype.name}", same_as_reference(made))
         for op in ACROSS:
             if target.supports(Ops.LANES, dtype) and target.supports(op, dtype):
                 yield Check(f"lanes/LANES-{op.name}-{dtype.name}", reduces(op, dtype))

@@ -46,6 +46,7 @@ TARGET = Target(
     vector_bytes=0,
     memory_bytes=(),  # sizes in bytes of one LOAD or STORE: powers of two up to vector_bytes
     lane_gates=False,  # may a gate have one bit per lane? If not, such an access comes as scalars
+    shuffle_sources=1,  # vectors that one SHUFFLE takes lanes from; with 2 transposes are fast
     align=64,  # bytes; of every buffer, and of every offset in one
     registers=16,  # how large a register tile may be
     cache_bytes=(32 << 10, 1 << 20),  # bytes, nearest first: how large blocks are
