@@ -143,8 +143,9 @@ def _even(access: UOp, loop: UOp, lanes: int) -> bool:
 
 
 def _written(kernel: Kernel) -> int:
+    """Bytes of the largest buffer that is written; none of scratch, which is near."""
     params = {s.src[0].src[0] for s in kernel.stores}
-    return max(int(p.arg[1]) * p.dtype.itemsize for p in params)
+    return max((int(p.arg[1]) * p.dtype.itemsize for p in params if p.op is Ops.PARAM), default=0)
 
 
 def _square(kernel: Kernel, target: Target) -> int:
