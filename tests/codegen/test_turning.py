@@ -176,3 +176,10 @@ def test_two_arrays_are_turned_at_once(width: int) -> None:
     x, y = data((130, 70), "float32"), data((130, 70), "float32", 5)
     both = (Tensor(x).transpose() - Tensor(y).transpose() * Tensor(x.T.copy())).contiguous()
     np.testing.assert_array_equal(both.numpy(), x.T - y.T * x.T)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float16"])
+def test_kernels_that_read_much_turn_smaller_squares(dtype: str) -> None:
+    """Six arrays of bytes in squares of 64 lanes took a C compiler 20 seconds."""
+    parts = [Tensor.empty(97, 4, 131, dtype=dtype).permute(2, 1, 0) for _ in range(6)]
+    assert 0 < turns(program(parts[0].cat(*parts[1:], dim=0).contiguous())) <= 400

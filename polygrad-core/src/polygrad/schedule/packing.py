@@ -36,6 +36,9 @@ than the multiply-add that it is for.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 from ..uop.linear import coefficient
@@ -69,6 +72,65 @@ class Product(NamedTuple):
     m: int
     n: int
     k: int  # axes of the products
+
+
+class View(Enum):
+    """What of a product is stored, and in which order: panels of columns are walked as they lie
+    where they lie together in the result as well."""
+
+    WHOLE = "all of it, panel by panel"
+    TURNED = "most of it, in another order"
+    PART = "a small part"
+
+
+_VIEWS: Final = tuple(View)  # the last of several decides
+_MOST: Final = 4  # a part that is not so much smaller is taken from all of it
+
+
+def viewed(order: Sequence[UOp], roots: Sequence[UOp]) -> dict[UOp, View]:
+    """How what is stored sees the large products that it is computed from, where that is not as a
+    whole. `order`: all nodes, sources first."""
+    if not any(n.op is Ops.REDUCE and _is_large(n) for n in order):
+        return {}
+    uses = Counter(s for n in order for s in dict.fromkeys(n.src))
+    stored = set(roots)  # in this order, whatever movements and arithmetic come between
+    views: dict[UOp, View] = {}
+    for node in reversed(order):
+        if node.op is Ops.EXPAND or node.op is Ops.REDUCE:
+            continue  # of another kernel, which reads what is stored as it likes
+        inlined, moves = node.op in _INLINED, node.op in MOVEMENT
+        view = views.get(node, View.WHOLE)
+        if moves and node in stored:
+            view = max(view, _seen(node, uses[node.src[0]] > 1), key=_VIEWS.index)
+        for source in node.src[:1] if moves else node.src:
+            if not inlined or node in stored:
+                stored.add(source)
+            if inlined and view is not View.WHOLE:
+                views[source] = max(views.get(source, View.WHOLE), view, key=_VIEWS.index)
+    return views
+
+
+def _is_large(node: UOp) -> bool:
+    body = node.src[0]
+    return body.op is Ops.MUL and capacity(body.shape) >= FEW * LEAST
+
+
+def _seen(move: UOp, shared: bool) -> View:
+    """What a movement makes of panels of the last axis. `shared`: others see the same value."""
+    before, after, width = move.src[0].shape, move.shape, PANELS[0]
+    if move.op is Ops.SHRINK and before:
+        lo, hi, step = move.arg[-1]
+        rows = all(a == (0, n, 1) for a, n in zip(move.arg[:-1], before[:-1], strict=True))
+        even = is_fixed((lo, hi)) and lo % width == hi % width == 0 and step == 1
+        if shared and rows and even:
+            return View.WHOLE
+        return View.TURNED if _MOST * capacity(after) >= capacity(before) else View.PART
+    if move.op is Ops.PERMUTE:
+        return View.WHOLE if move.arg[-1:] == (len(before) - 1,) else View.TURNED
+    if move.op is Ops.RESHAPE and before and after and is_fixed((before[-1], after[-1])):
+        kept = after[-1] == before[-1] or after[-1] % width == before[-1] % width == 0
+        return View.WHOLE if kept else View.TURNED
+    return View.TURNED
 
 
 def packed(node: UOp, lanes: int) -> UOp:

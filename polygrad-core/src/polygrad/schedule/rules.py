@@ -17,7 +17,7 @@ from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
 from .channels import Lanes, no_lanes, turned
 from .gaps import without_gaps
-from .packing import merged, packed, widened
+from .packing import View, merged, packed, viewed, widened
 from .parts import in_parts
 from .sampling import narrowed
 
@@ -42,15 +42,17 @@ def prepare(roots: Sequence[UOp], device: str = "", lanes: Lanes = no_lanes) -> 
     read = _read_together(order)
     homes = {n.arg[2] for n in order if n.op is Ops.BUFFER} or {device}
     width = min(map(lanes, homes))
-    rules = _RULES | {Ops.REDUCE: lambda node, src: _reduction(over(node, src), width)}
+    views = viewed(order, roots)
     for node in order:
-        src, rule = node.src, rules.get(node.op)
+        src, rule = node.src, _RULES.get(node.op)
         if not new.keys().isdisjoint(src):
             src = tuple([new.get(s, s) for s in src])
         if node.op is Ops.FUNCTION:  # its rule is for gradients
             new[node] = src[_value(node, read)]
-        elif rule is not None or src is not node.src:
+        elif node.op is Ops.REDUCE or rule is not None or src is not node.src:
             made = over(node, src) if rule is None else rule(node, src)
+            if node.op is Ops.REDUCE:
+                made = _reduction(made, width, views.get(node, View.WHOLE))
             if made is not node:
                 new[node] = made
     ends = [new.get(r, r) for r in roots]
@@ -153,9 +155,9 @@ def _split_varying(node: UOp, varying: tuple[int, ...]) -> UOp:
     return partial.contiguous().reduce(op, rest) if rest and many else node
 
 
-def _reduction(node: UOp, lanes: int) -> UOp:
+def _reduction(node: UOp, lanes: int, view: View) -> UOp:
     node = narrowed(node)
-    whole = without_gaps(node, lambda part: _packed(part, lanes))
+    whole = without_gaps(node, lambda part: _packed(part, lanes, View.WHOLE))
     if whole is not None:
         return whole
     split = _split_long(node)
@@ -163,18 +165,22 @@ def _reduction(node: UOp, lanes: int) -> UOp:
         return split
     plain = merged(node)
     if plain is not node:
-        made = _packed(plain, lanes)
+        made = _packed(plain, lanes, view)
         return node if made is plain else made.reshape(node.shape)
-    return _packed(node, lanes)
+    return _packed(node, lanes, view)
 
 
-def _packed(node: UOp, lanes: int) -> UOp:
-    """A sum of products in parts, or with its factors in an order of their own."""
+def _packed(node: UOp, lanes: int, view: View) -> UOp:
+    """A sum of products in parts, or with its factors in an order of their own. What is stored in
+    another order than its own is stored in its own first, and nothing is packed for a part."""
     parts = in_parts(node, lanes)
     if parts is not None:
         return parts
     channels = turned(node, lanes)
-    return widened(packed(node, lanes)) if channels is None else channels.plain()
+    if channels is not None:
+        return channels.plain()
+    made = node if view is View.PART else packed(node, lanes)
+    return widened(made).contiguous() if view is View.TURNED and made is not node else widened(made)
 
 
 def _split_scan(node: UOp) -> UOp:

@@ -24,6 +24,7 @@ from ...uop.linear import divides
 from ...uop.ops import ELEMENTWISE, Ops, UOp, size
 from ..kernel import Kernel, extent, length, static, substitute
 from ..transform import bind, bindable, block, parts_of, reorder, unroll
+from ..turning import FEWEST
 from .common import (
     AHEAD,
     BLOCK_ELEMENTS,
@@ -44,6 +45,7 @@ LINE = 16  # elements of a cache line, of float32
 LINE_BYTES = 64
 READ = 16 * LINE_BYTES  # of each row in a block whose lines are written whole
 WRITTEN = 2 * LINE_BYTES
+MOST_TEXT = 1536  # instructions that turn squares, which take compilers long (gcc: seconds)
 TURNED_FAR = 16 << 20  # bytes that are turned past the caches, which are slow at it: at 25 MB that
 # takes 0.8 of the time, and if all is read right afterwards as long as it took
 
@@ -115,6 +117,8 @@ def _squares(kernel: Kernel, target: Target, vector: UOp, turned: UOp) -> Kernel
         and not any(_even(a, turned, lanes) for a in read)
     ):
         return None
+    while lanes > FEWEST and _text(len(read), lanes, even) > MOST_TEXT:
+        lanes //= 2
     lines = even and lanes * nbytes >= LINE_BYTES
     kernel, outer, lane = into_lanes(kernel, vector, lanes)
     wide = wide_rest = rest_squares = rest_inner = None
@@ -134,6 +138,12 @@ def _squares(kernel: Kernel, target: Target, vector: UOp, turned: UOp) -> Kernel
     left = [r for r in kernel.order if r not in (*grid, *last)]
     kernel = reorder(kernel, [*grid, *left, *last])
     return stream_out(kernel, target, TURNED_FAR) if lines else kernel
+
+
+def _text(reads: int, lanes: int, even: bool) -> int:
+    """Instructions that turn the squares of a kernel, an estimate: each round takes one a row, and
+    what is left over at two ends has squares of its own."""
+    return reads * (1 if even else 4) * lanes * (lanes.bit_length() + 1)
 
 
 def _even(access: UOp, loop: UOp, lanes: int) -> bool:
