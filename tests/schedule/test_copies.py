@@ -115,3 +115,14 @@ def test_copies_that_are_alike_for_all_rows_are_no_rows_of_a_chain(device: str) 
     got = (Tensor(a) @ Tensor(b[..., :1, :]).expand(*b.shape).transpose(-1, -2)).exp()
     want = np.exp(a.astype(np.float64) @ b.swapaxes(-1, -2))
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_rows_that_are_put_together_from_heads_meet_strips(dtype: str, device: str) -> None:
+    """The sum runs over two axes of memory in one range; only ranges of the result are taken
+    apart."""
+    heads = RNG.integers(-1, 2, (6, 20, 48)).astype(np.float32)
+    w = RNG.integers(-1, 2, (288, 512)).astype(np.float32)
+    x = Tensor(heads).cast(dtype).permute(1, 0, 2).reshape(20, 288)
+    got = (x @ Tensor(w).cast(dtype)).cast("float32").numpy()
+    np.testing.assert_array_equal(got, heads.transpose(1, 0, 2).reshape(20, 288) @ w)

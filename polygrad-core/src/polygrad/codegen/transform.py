@@ -385,7 +385,7 @@ def unmix(kernel: Kernel) -> Kernel:
     linear.
     """
     made = kernel
-    while (found := mixed(made.stores)) is not None:
+    while (found := mixed(made.stores, set(made.order))) is not None:
         made = split(made, *found)
     if misplaced(made) is None:
         return made

@@ -18,10 +18,11 @@ from typing import Final
 from ..uop.linear import mixed, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import substitute
-from .chains import Chain, Rows, Search, facts_of, placed, rows_of
+from .chains import Chain, Facts, Rows, Search, facts_of, placed, rows_of
 from .channels import Lanes
 from .items import Item, KernelItem
 from .packing import FEWEST, NEAR
+from .sinks import sink_facts
 
 LARGEST: Final = 1 << 17  # elements of a row that is copied at once: 512 KB of float32
 # Products of an element from which on its copy is cheap anywhere
@@ -33,24 +34,33 @@ def copied_near(
 ) -> list[Item]:
     """`items` with copies in the kernels of their products; the rest is as in `chained`. Where a
     device has no vectors (`lanes`), only conversions are."""
-    facts, wanted = [facts_of(i) for i in items], set(kept)
-    for item in [f.kernel for f in facts if f.product and f.plain]:
-        search = Search(facts, wanted, limit)
-        at = next(i for i, f in enumerate(facts) if f.item is item)
-        kinds = (Ops.CAST, Ops.LOAD) if lanes(item.device) else (Ops.CAST,)
-        factors = [leaf for leaf in facts[at].loads if _copy(search, leaf, item.sink) in kinds]
+    wanted = set(kept)
+    search = Search([facts_of(i) for i in items], wanted, limit)
+    for product in [f for f in search.facts if f.product and f.plain]:
+        kinds = (Ops.CAST, Ops.LOAD) if lanes(product.kernel.device) else (Ops.CAST,)
+        factors = [leaf for leaf in product.loads if _copy(search, leaf, product) in kinds]
         if factors:
-            search.facts = [*facts[:at], facts_of(_unmixed(item)), *facts[at + 1 :]]
-        chain = _chain(search, at, factors)
-        made = None if chain is None else placed(search, chain)
-        facts = facts if made is None else made
-    return [f.item for f in facts]
+            made = _merged(search, product, factors)
+            search = search if made is None else Search(made, wanted, limit)
+    return [f.item for f in search.facts]
+
+
+def _merged(search: Search, product: Facts, factors: Sequence[UOp]) -> list[Facts] | None:
+    """All kernels, those of a product and the copies that it can hold as one; None if there are no
+    such copies."""
+    at = next(i for i, f in enumerate(search.facts) if f is product)
+    plain = search.facts
+    search.facts = [*plain[:at], facts_of(_unmixed(product.kernel)), *plain[at + 1 :]]
+    chain = _chain(search, at, factors)
+    made = None if chain is None else placed(search, chain)
+    search.facts = plain
+    return made
 
 
 def _unmixed(item: KernelItem) -> KernelItem:
     """A kernel whose ranges are those of panels and their columns, where it has both in one."""
     sink, number = item.sink, 1 + max(r.arg[0] for r in item.sink.toposort() if r.op is Ops.RANGE)
-    while (found := mixed(sink.src)) is not None:
+    while (found := mixed(sink.src, sink_facts(sink).outer)) is not None:
         loop, d = found
         outer = UOp.range(0, loop.src[1].arg // d, loop.arg[0], loop.arg[1])
         inner = UOp.range(0, d, number, loop.arg[1])
@@ -94,7 +104,7 @@ def _elements(chain: Chain) -> int:
     return sum(size(leaf.shape) for leaf in chain.inner)
 
 
-def _copy(search: Search, leaf: UOp, product: UOp) -> Ops | None:
+def _copy(search: Search, leaf: UOp, product: Facts) -> Ops | None:
     """What writes this factor, a mere conversion (CAST) or copy (LOAD) for this product alone,
     whose use of each element is not that many times; None for anything else."""
     writers = [search.facts[at] for at in search.writers.get(leaf, ())]
@@ -105,7 +115,8 @@ def _copy(search: Search, leaf: UOp, product: UOp) -> Ops | None:
     read = value.src[0] if value.op is Ops.CAST and value.src[0].dtype.is_narrow else value
     if others or read.op is not Ops.LOAD:
         return None
-    products = size([r.src[1].arg for r in product.toposort() if r.op is Ops.RANGE])
+    ranges = (r for r in product.kernel.sink.toposort() if r.op is Ops.RANGE)
+    products = size([r.src[1].arg for r in ranges])
     return value.op if products < USES[value.op] * size(leaf.shape) else None
 
 

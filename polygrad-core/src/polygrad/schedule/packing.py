@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from enum import Enum
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ..uop.linear import coefficient
@@ -74,16 +74,15 @@ class Product(NamedTuple):
     k: int  # axes of the products
 
 
-class View(Enum):
-    """What of a product is stored, and in which order: panels of columns are walked as they lie
-    where they lie together in the result as well."""
+class View(IntEnum):
+    """What of a product is stored, and in which order; of several readers the largest decides.
+    Panels of columns are walked as they lie where they lie together in the result as well."""
 
-    WHOLE = "all of it, panel by panel"
-    TURNED = "most of it, in another order"
-    PART = "a small part"
+    WHOLE = 0  # panel by panel
+    TURNED = 1  # most of it, in another order
+    PART = 2  # a small part
 
 
-_VIEWS: Final = tuple(View)  # the last of several decides
 _MOST: Final = 4  # a part that is not so much smaller is taken from all of it
 
 
@@ -101,12 +100,12 @@ def viewed(order: Sequence[UOp], roots: Sequence[UOp]) -> dict[UOp, View]:
         inlined, moves = node.op in _INLINED, node.op in MOVEMENT
         view = views.get(node, View.WHOLE)
         if moves and node in stored:
-            view = max(view, _seen(node, uses[node.src[0]] > 1), key=_VIEWS.index)
+            view = max(view, _seen(node, uses[node.src[0]] > 1))
         for source in node.src[:1] if moves else node.src:
             if not inlined or node in stored:
                 stored.add(source)
             if inlined and view is not View.WHOLE:
-                views[source] = max(views.get(source, View.WHOLE), view, key=_VIEWS.index)
+                views[source] = max(views.get(source, View.WHOLE), view)
     return views
 
 
@@ -144,9 +143,7 @@ def packed(node: UOp, lanes: int) -> UOp:
     m, n, k = (shape[a] for a in found)
     if not is_fixed((n, k)):
         return node
-    if lanes and most(m) < NEAR and _far_apart(node, found):
-        return _by_strips(node, found)
-    if most(m) < ROWS:
+    if most(m) < ROWS and not (lanes and _far_apart(node, found)):
         return _few_rows(node, found)
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
     if size(shape) == m * n * k and panel(n) and n * k >= least:
@@ -167,24 +164,6 @@ def _far_apart(node: UOp, axes: Product) -> bool:
     if not is_fixed((m,)) or m < FEW or size(shape) != m * n * k or lies_along(right, axes.k):
         return False
     return n * k >= LEAST and n >= FEWEST * PANELS[0] and n % PANELS[0] == 0
-
-
-def _by_strips(node: UOp, axes: Product) -> UOp:
-    """A product with its second factor in panels, and its columns as panels and their columns."""
-    left, right = (s.src[0] for s in node.src[0].src)
-    m, n, k = (node.src[0].shape[a] for a in axes)
-    rows = left.reshape((m, k) if axes.m < axes.k else (k, m))
-    rows = rows if axes.m < axes.k else swapped(rows)
-    columns = settled(right).reshape((k, n) if axes.k < axes.n else (n, k))
-    columns = swapped(columns) if axes.k < axes.n else columns
-    strips = swapped(columns.reshape((n // PANELS[0], PANELS[0], k))).contiguous()
-    shape = (m, n // PANELS[0], PANELS[0], k)
-    body = UOp.alu(
-        Ops.MUL,
-        rows.reshape((m, 1, 1, k)).expand(shape),
-        swapped(strips).reshape((1, *shape[1:])).expand(shape),
-    )
-    return widened(body.reduce(Ops.ADD, (3,))).reshape(node.shape)
 
 
 def _few_rows(node: UOp, axes: Product) -> UOp:

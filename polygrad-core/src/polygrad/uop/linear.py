@@ -13,7 +13,7 @@ the form: `linear`, `coefficient`, `depends_on`, `divides`, `gcd_factor`, `range
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -300,13 +300,13 @@ def _below(u: UOp) -> frozenset[UOp]:
     return out
 
 
-def mixed(roots: Sequence[UOp]) -> tuple[UOp, int] | None:
-    """A range that starts at 0 and is seen through // or % of a divisor of its length, with that
-    divisor; None if there is none."""
+def mixed(roots: Sequence[UOp], among: Collection[UOp]) -> tuple[UOp, int] | None:
+    """One of these ranges that starts at 0 and is seen through // or % of a divisor of its length,
+    with that divisor; None if there is none."""
     for node in toposort(tuple(roots)):
         if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.dtype is dtypes.index:
             x, d = node.src
-            if x.op is RANGE and d.op is Ops.CONST and all(s.op is Ops.CONST for s in x.src):
+            if x in among and d.op is Ops.CONST and all(s.op is Ops.CONST for s in x.src):
                 n = x.src[1].arg
                 if x.src[0].arg == 0 and 1 < d.arg < n and n % d.arg == 0:
                     return x, int(d.arg)
