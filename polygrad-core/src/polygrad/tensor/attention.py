@@ -20,6 +20,7 @@ from itertools import product
 from typing import NamedTuple
 
 from ..gradient_rules import FUNCTIONS
+from ..schedule.chains import ENOUGH
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
 from . import formulas
@@ -28,7 +29,6 @@ from .linalg import matmul
 from .movement import spread, swap
 
 PARTS = (1, 2, 4)  # into which the keys of a batch may be cut, each a sum of its own
-ENOUGH = 32  # parts of all batches that keep the cores of a machine busy
 LONGEST = 4096  # keys of a part: a sum in the order of the keys, of a block of them at a time
 OPTIONS = ("bias", "hidden", "factor")
 

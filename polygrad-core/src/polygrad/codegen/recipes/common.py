@@ -17,6 +17,7 @@ from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import (
     ScheduleError,
     bind,
+    bindable,
     block,
     cover,
     delayed,
@@ -228,6 +229,14 @@ def tile(
 def in_order(*groups: Iterable[UOp | None]) -> list[UOp]:
     """Ranges one after another, absent ones dropped."""
     return [r for group in groups for r in group if r is not None]
+
+
+def bound(kernel: Kernel, loops: Sequence[UOp]) -> tuple[Kernel, list[UOp]]:
+    """Bind those of these ranges to the grid that may be: (kernel, those)."""
+    grid = [r for r in loops if bindable(kernel, r)]
+    for loop in grid:
+        kernel = bind(kernel, loop)
+    return kernel, grid
 
 
 def spread(kernel: Kernel, loops: Sequence[UOp], inner_work: int) -> Kernel:

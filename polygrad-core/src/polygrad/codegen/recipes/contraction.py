@@ -21,10 +21,11 @@ from ...uop.linear import ranges_of
 from ...uop.ops import Ops, UOp, size
 from ..hints import ask
 from ..kernel import Kernel, extent, launchable, length, static, substitute
-from ..transform import ScheduleError, bind, bindable, reorder, unroll
+from ..transform import ScheduleError, reorder, unroll
 from .common import (
     MIN_LANES,
     ask_ahead,
+    bound,
     contiguous_output,
     factored,
     in_order,
@@ -422,9 +423,7 @@ def _dot(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
 
 
 def _finish(kernel: Kernel, grid: list[UOp], reduced: list[UOp], inner: list[UOp]) -> Kernel:
-    grid = [r for r in grid if bindable(kernel, r)]
-    for loop in grid:
-        kernel = bind(kernel, loop)
+    kernel, grid = bound(kernel, grid)
     named = set(grid) | set(reduced) | set(inner)
     left = [r for r in kernel.order if r not in named]
     outer_left = [r for r in left if r not in kernel.reduced]

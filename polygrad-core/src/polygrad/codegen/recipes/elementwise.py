@@ -22,6 +22,7 @@ from dataclasses import replace
 from ...target import Target
 from ...uop.linear import divides
 from ...uop.ops import ELEMENTWISE, Ops, UOp, size
+from .. import hints
 from ..kernel import Kernel, extent, length, static, substitute
 from ..transform import bind, bindable, block, parts_of, reorder, unroll
 from ..turning import FEWEST
@@ -29,6 +30,7 @@ from .common import (
     AHEAD,
     BLOCK_ELEMENTS,
     ask_ahead,
+    bound,
     contiguous_output,
     factored,
     in_order,
@@ -42,9 +44,8 @@ from .common import (
 )
 
 LINE = 16  # elements of a cache line, of float32
-LINE_BYTES = 64
-READ = 16 * LINE_BYTES  # of each row in a block whose lines are written whole
-WRITTEN = 2 * LINE_BYTES
+READ = 16 * hints.LINE  # of each row in a block whose lines are written whole
+WRITTEN = 2 * hints.LINE
 MOST_TEXT = 1536  # instructions that turn squares, which take compilers long (gcc: seconds)
 TURNED_FAR = 16 << 20  # bytes that are turned past the caches, which are slow at it: at 25 MB that
 # takes 0.8 of the time, and if all is read right afterwards as long as it took
@@ -119,12 +120,12 @@ def _squares(kernel: Kernel, target: Target, vector: UOp, turned: UOp) -> Kernel
         return None
     while lanes > FEWEST and _text(len(read), lanes, even) > MOST_TEXT:
         lanes //= 2
-    lines = even and lanes * nbytes >= LINE_BYTES
+    lines = even and lanes * nbytes >= hints.LINE
     kernel, outer, lane = into_lanes(kernel, vector, lanes)
     wide = wide_rest = rest_squares = rest_inner = None
     if outer is not None:
         kernel, outer, wide, wide_rest = tile(kernel, outer, max(WRITTEN // (lanes * nbytes), 1))
-    n, piece = length(turned), (READ if lines else LINE_BYTES) // nbytes
+    n, piece = length(turned), (READ if lines else hints.LINE) // nbytes
     kernel, strips, squares, rest = tile(kernel, turned, min(max(piece, lanes), n - n % lanes))
     assert squares is not None
     kernel, squares, inner = factored(kernel, squares, lanes)
@@ -132,7 +133,7 @@ def _squares(kernel: Kernel, target: Target, vector: UOp, turned: UOp) -> Kernel
         kernel, rest_squares, rest_inner, rest = tile(kernel, rest, lanes)
     for loop in in_order([inner, rest_inner]):
         kernel = unroll(kernel, loop)
-    kernel, grid = _bound(kernel, in_order(others, [strips, outer]))
+    kernel, grid = bound(kernel, in_order(others, [strips, outer]))
     inside = [outer, squares, rest_squares, wide, wide_rest, inner, rest_inner, rest, lane]
     last = [r for r in in_order(inside) if r not in grid]
     left = [r for r in kernel.order if r not in (*grid, *last)]
@@ -169,18 +170,11 @@ def _square(kernel: Kernel, target: Target) -> int:
     return min(lanes, 1 << (most.bit_length() - 1))
 
 
-def _bound(kernel: Kernel, loops: list[UOp]) -> tuple[Kernel, list[UOp]]:
-    grid = [r for r in loops if bindable(kernel, r)]
-    for loop in grid:
-        kernel = bind(kernel, loop)
-    return kernel, grid
-
-
 def _strips(kernel: Kernel, target: Target, vector: UOp, turned: UOp) -> Kernel:
     others = [r for r in kernel.outputs if r is not vector and r is not turned]
     kernel, outer, lane = into_lanes(kernel, vector, lanes_for(kernel, target))
     kernel, strips, inner, rest = tile(kernel, turned, LINE)
-    kernel, grid = _bound(kernel, in_order(others, [strips]))
+    kernel, grid = bound(kernel, in_order(others, [strips]))
     named = in_order(grid, [outer, inner, rest, lane])
     left = [r for r in kernel.order if r not in named]
     return reorder(kernel, [*grid, *left, *in_order([outer, inner, rest, lane])])
