@@ -8,7 +8,6 @@ object, which may come from a disk cache: the key names everything it depends on
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -62,7 +61,7 @@ class LlvmCompiler:
         kept = diskcache.default()
         if kept is None:
             return self._object(text, self.plain_machine)
-        key = hashlib.sha256(f"{self.key}\0quickly\0{text}".encode()).digest()
+        key = diskcache.digest(f"{self.key}\0quickly\0{text}".encode())
         code = kept.get(key)
         if code is None:
             code = self._object(text, self.plain_machine)

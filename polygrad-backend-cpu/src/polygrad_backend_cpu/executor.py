@@ -12,7 +12,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -186,7 +185,9 @@ def _setup(
     if not plan.setup:
         return None
     edges = tuple((i, i + 1) for i in range(len(plan.setup) - 1))
-    once = replace(plan, steps=plan.setup, setup=(), edges=edges)
+    once = Plan(
+        plan.buffers, plan.setup, plan.programs, plan.arena_bytes, plan.variables, edges=edges
+    )
     return Prepared(once, programs, arena, allocator, threads)
 
 

@@ -68,10 +68,10 @@ gives `other`, 0 without one. The gate of a vector is one bool for all lanes or,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from .dtype import DType
+from .records import Frozen, NamedTuple
 from .uop.ops import Ops
 
 
@@ -105,8 +105,7 @@ class VariableSpec(NamedTuple):
 Postfix = tuple[int | float | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LinearProgram:
+class LinearProgram(Frozen):
     """One kernel, legal for its Target. Blocks of `grid` are independent: any order, any worker."""
 
     name: str
@@ -312,8 +311,7 @@ class CopyStep(NamedTuple):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Frozen):
     """A program of one device: integers only, so it serialises as it is."""
 
     buffers: tuple[PlanBuffer, ...]
@@ -322,4 +320,4 @@ class Plan:
     arena_bytes: int = 0
     variables: tuple[VariableSpec, ...] = ()
     setup: tuple[Launch | CopyStep, ...] = ()
-    edges: tuple[tuple[int, int], ...] = field(default=())  # (step, later step that must see it)
+    edges: tuple[tuple[int, int], ...] = ()  # (step, later step that must see it)

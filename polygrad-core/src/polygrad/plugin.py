@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from .records import Frozen
 
 if TYPE_CHECKING:
     from .contract import Binary, LinearProgram, Plan, Source
@@ -38,10 +39,8 @@ H = TypeVar("H")  # a backend's opaque handle of one piece of memory
 # ---- descriptors: eq=False, because a plugin manager refuses a plugin that equals another
 
 
-class _Checked:
-    """A dataclass whose fields are what `_FIELDS` says of their names. Raises TypeError."""
-
-    __slots__ = ()
+class _Checked(Frozen):
+    """Data whose fields are what `_FIELDS` says of their names. Raises TypeError."""
 
     def __post_init__(self) -> None:
         for field, (expected, fits) in _FIELDS.items():
@@ -72,8 +71,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DevicePlugin(_Checked):
+class DevicePlugin(_Checked, kw_only=True, eq=False):
     """A kind of device. `api` is the least plugin API the package needs."""
 
     name: str  # equals the entry point's name
@@ -86,8 +84,7 @@ class DevicePlugin(_Checked):
     cross: str = ""  # "package.module:function", (arch: str) -> CrossTools: with no machine here
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FormatPlugin(_Checked):
+class FormatPlugin(_Checked, kw_only=True, eq=False):
     """A file format: how to know it, and where its reader and writer are."""
 
     name: str
@@ -99,8 +96,7 @@ class FormatPlugin(_Checked):
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelPlugin(_Checked):
+class ModelPlugin(_Checked, kw_only=True, eq=False):
     """A family of models, by the architecture names that checkpoints carry."""
 
     name: str
@@ -113,7 +109,6 @@ class ModelPlugin(_Checked):
 Descriptor = DevicePlugin | FormatPlugin | ModelPlugin
 
 
-@dataclass(frozen=True, slots=True)
 class Probe(_Checked):
     """What a probe returns; it never raises. Without `hardware` there is nothing to drive here."""
 
@@ -125,8 +120,7 @@ class Probe(_Checked):
     hardware: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CrossTools:
+class CrossTools(Frozen):
     """What compiles for a machine that is not here (`polygrad compile`)."""
 
     target: Target

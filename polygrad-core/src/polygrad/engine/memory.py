@@ -13,7 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+
+from ..records import NamedTuple
 
 
 class Lifetime(NamedTuple):

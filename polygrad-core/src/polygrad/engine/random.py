@@ -8,7 +8,8 @@ given at each run, never as constants: drawing again compiles nothing.
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+
+from ..records import NamedTuple
 
 MASK = (1 << 64) - 1
 

@@ -18,9 +18,10 @@ its result, so nothing is computed twice for the sake of another order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..dtype import dtypes
+from ..records import NamedTuple
 from ..uop.linear import linear, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild

@@ -5,8 +5,7 @@ Parameters are slots here; whose memory they are, the KernelItem says.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ..records import NamedTuple
 from ..uop.ops import Ops, UOp
 
 _OTHER = frozenset({Ops.AFTER, Ops.LOCAL, Ops.END, Ops.SCAN})

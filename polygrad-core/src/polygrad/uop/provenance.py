@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..errors import is_ours
+from ..records import NamedTuple
 from .ops import UOp
 
 _set: Final = object.__setattr__
