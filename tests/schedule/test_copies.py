@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from typing import Any
+
 import numpy as np
 import pytest
 
 from polygrad import Tensor
 from polygrad.codegen.chain_stages import is_chain
-from polygrad.schedule import KernelItem, copies, packing, schedule
+from polygrad.schedule import KernelItem, chains, copies, packing, schedule
 
 RNG = np.random.default_rng(29)
 BATCH, M, K, N = 16, 67, 6, 66
@@ -93,15 +97,19 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("around", AROUND)
-def test_strips_of_any_size_are_numpys(
-    around: str, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strips of 4 columns, from the smallest factor on."""
     limits = {"LEAST": 1, "FEWEST": 1, "PANELS": (4, 2), "FEW": 2, "ROWS": 6, "COLUMNS": 4}
     for name, value in limits.items():
         monkeypatch.setattr(packing, name, value)
     monkeypatch.setattr(copies, "FEWEST", 1)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_strips_of_any_size_are_numpys(
+    around: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_strips(monkeypatch)
     for m, k, columns in ((3, 7, 44), (17, 1, 4), (21, 33, 28)):
         x, w = (RNG.integers(-3, 4, s).astype(np.float32) for s in ((m, k), (k, columns)))
         got = AROUND[around](Tensor.contiguous, Tensor(x), Tensor(w)).numpy()
@@ -126,3 +134,33 @@ def test_rows_that_are_put_together_from_heads_meet_strips(dtype: str, device: s
     x = Tensor(heads).cast(dtype).permute(1, 0, 2).reshape(20, 288)
     got = (x @ Tensor(w).cast(dtype)).cast("float32").numpy()
     np.testing.assert_array_equal(got, heads.transpose(1, 0, 2).reshape(20, 288) @ w)
+
+
+def _lines(layers: int) -> int:
+    """Lines run by who looks for chains and copies, in layers of which no two are equal."""
+    x = Tensor.empty(3, 40)
+    for i in range(layers):
+        wide = 44 + 4 * i
+        x = (x @ Tensor.empty(x.shape[1], wide)).tanh()
+        x = x / x.square().sum(1, keepdim=True)
+    run = 0
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal run
+        run += event == "line"
+        return count if frame.f_code.co_filename in (chains.__file__, copies.__file__) else None
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        plan = schedule([x.uop], "cpu", lanes=lambda device: 8).items
+    finally:
+        sys.settrace(before)
+    assert sum(is_chain(k.sink) for k in plan if isinstance(k, KernelItem)) == layers
+    return run
+
+
+def test_twice_the_layers_with_strips_are_twice_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_strips(monkeypatch)
+    few, many = _lines(12), _lines(24)
+    assert many < 2.1 * few

@@ -17,7 +17,8 @@ its result, so nothing is computed twice for the sake of another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..dtype import dtypes
@@ -52,7 +53,7 @@ class Facts:
 
     def __init__(
         self,
-        item: Item,
+        item: Item | None,
         reduced: frozenset[UOp] = frozenset(),
         product: bool = False,
         plain: bool = True,
@@ -69,6 +70,10 @@ class Facts:
     @property
     def touched(self) -> set[UOp]:
         return {*self.loads, *self.stores}
+
+
+# The place of a kernel that became part of a chain
+NOTHING: Final = Facts(None, plain=False)
 
 
 def facts_of(item: Item) -> Facts:
@@ -175,14 +180,38 @@ class Search:
         limit: Callable[[str], int],
         lanes: Lanes = no_lanes,
     ) -> None:
-        self.facts, self.kept, self.limit, self.lanes = facts, kept, limit, lanes
+        self.facts, self.kept, self.limit, self.lanes = list(facts), kept, limit, lanes
         self.readers: dict[UOp, list[int]] = {}
         self.writers: dict[UOp, list[int]] = {}
         for at, one in enumerate(facts):
-            for leaf in one.loads:
-                self.readers.setdefault(leaf, []).append(at)
-            for leaf in one.stores:
-                self.writers.setdefault(leaf, []).append(at)
+            self._know(at, one)
+
+    def _know(self, at: int, facts: Facts) -> None:
+        """Note what the kernel at this place reads and writes."""
+        for table, leaves in ((self.readers, facts.loads), (self.writers, facts.stores)):
+            for leaf in leaves:
+                insort(table.setdefault(leaf, []), at)
+
+    def _forget(self, at: int, facts: Facts) -> None:
+        for table, leaves in ((self.readers, facts.loads), (self.writers, facts.stores)):
+            for leaf in leaves:
+                table[leaf].remove(at)
+
+    def merge(self, chain: Chain) -> bool:
+        """Put the chain as one kernel in the place of its members, if that changes nothing that
+        somebody reads. No other kernel's place is beyond the chain's: it costs what it is long."""
+        made = placed(self, chain)
+        if made is None:
+            return False
+        for at, new in enumerate(made, min(chain.members)):
+            self._forget(at, self.facts[at])
+            self.facts[at] = new
+            self._know(at, new)
+        return True
+
+    def items(self) -> list[Item]:
+        """What all kernels are now, in order."""
+        return [f.item for f in self.facts if f.item is not None]
 
     def chain(self, first: int, leaf: UOp) -> Chain | None:
         """The chain around a wide value; None if there is none or it does not pay."""
@@ -284,30 +313,30 @@ def chained(
     """`items` with chains merged; `kept` are the buffers that somebody reads afterwards, `limit`
     gives the number of buffers that a kernel of a device may have, `lanes` the floats of a
     vector."""
-    facts, wanted = [facts_of(i) for i in items], set(kept)
+    search = Search([facts_of(i) for i in items], set(kept), limit, lanes)
     seen: set[UOp] = set()
-    while True:
-        found = next(_chains(Search(facts, wanted, limit, lanes), seen), None)
-        if found is None:
-            return [f.item for f in facts]
-        facts = found
+    at = 0
+    while at < len(search.facts):
+        at = _chained(search, at, seen)
+    return search.items()
 
 
-def _chains(search: Search, seen: set[UOp]) -> Iterator[list[Facts]]:
-    """The kernels with one chain merged, for each that there is."""
-    for at, facts in enumerate(search.facts):
-        for leaf in facts.stores if facts.plain and facts.product else ():
-            if leaf not in seen:
-                seen.add(leaf)
-                chain = search.chain(at, leaf)
-                made = None if chain is None else placed(search, chain)
-                if made is not None:
-                    yield made
+def _chained(search: Search, at: int, seen: set[UOp]) -> int:
+    """Merge a chain around a value that the kernel at this place writes; where to go on."""
+    facts = search.facts[at]
+    for leaf in facts.stores if facts.plain and facts.product else ():
+        if leaf not in seen:
+            seen.add(leaf)
+            chain = search.chain(at, leaf)
+            if chain is not None and search.merge(chain):
+                return min(chain.members)  # kernels between have other places now
+    return at + 1
 
 
 def placed(search: Search, chain: Chain) -> list[Facts] | None:
-    """The kernels with the chain as one: what needs it after it, everything else before. None where
-    that would change what somebody reads."""
+    """The kernels from a chain's first to its last with the chain as one: what needs it after it,
+    everything else before, and NOTHING where there are fewer now. None where that would change what
+    somebody reads."""
     members, facts = sorted(chain.members), search.facts
     first, last = members[0], members[-1]
     tainted = {leaf for at in members for leaf in facts[at].stores}
@@ -327,8 +356,8 @@ def placed(search: Search, chain: Chain) -> list[Facts] | None:
     part = next(iter(search.summed(chain.members)), chain.rows.lengths[-1])
     writer = _Writer(chain, part)
     merged = _merged([facts[at] for at in members], [chain.members[at] for at in members], writer)
-    middle = [*(facts[i] for i in before), facts_of(merged), *(facts[i] for i in after)]
-    return [*facts[:first], *middle, *facts[last + 1 :]]
+    empty = [NOTHING] * (len(members) - 1)
+    return [*(facts[i] for i in before), facts_of(merged), *(facts[i] for i in after), *empty]
 
 
 def _clash(a: Facts, b: Facts) -> bool:

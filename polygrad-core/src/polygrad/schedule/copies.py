@@ -18,7 +18,7 @@ from typing import Final
 from ..uop.linear import mixed, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import substitute
-from .chains import Chain, Facts, Rows, Search, facts_of, placed, rows_of
+from .chains import Chain, Facts, Rows, Search, facts_of, rows_of
 from .channels import Lanes
 from .items import Item, KernelItem
 from .packing import FEWEST, NEAR
@@ -34,27 +34,23 @@ def copied_near(
 ) -> list[Item]:
     """`items` with copies in the kernels of their products; the rest is as in `chained`. Where a
     device has no vectors (`lanes`), only conversions are."""
-    wanted = set(kept)
-    search = Search([facts_of(i) for i in items], wanted, limit)
+    search = Search([facts_of(i) for i in items], set(kept), limit)
     for product in [f for f in search.facts if f.product and f.plain]:
         kinds = (Ops.CAST, Ops.LOAD) if lanes(product.kernel.device) else (Ops.CAST,)
         factors = [leaf for leaf in product.loads if _copy(search, leaf, product) in kinds]
         if factors:
-            made = _merged(search, product, factors)
-            search = search if made is None else Search(made, wanted, limit)
-    return [f.item for f in search.facts]
+            _merge(search, product, factors)
+    return search.items()
 
 
-def _merged(search: Search, product: Facts, factors: Sequence[UOp]) -> list[Facts] | None:
-    """All kernels, those of a product and the copies that it can hold as one; None if there are no
-    such copies."""
-    at = next(i for i, f in enumerate(search.facts) if f is product)
-    plain = search.facts
-    search.facts = [*plain[:at], facts_of(_unmixed(product.kernel)), *plain[at + 1 :]]
+def _merge(search: Search, product: Facts, factors: Sequence[UOp]) -> None:
+    """Make one kernel of a product and the copies that it can hold, if there are any."""
+    writers = search.writers[next(iter(product.stores))]
+    at = next(i for i in writers if search.facts[i] is product)
+    search.facts[at] = facts_of(_unmixed(product.kernel))
     chain = _chain(search, at, factors)
-    made = None if chain is None else placed(search, chain)
-    search.facts = plain
-    return made
+    if chain is None or not search.merge(chain):
+        search.facts[at] = product
 
 
 def _unmixed(item: KernelItem) -> KernelItem:
