@@ -84,7 +84,8 @@ AROUND = {
     "expression": lambda lies, x, w: x @ (w * 2 + 1),
     "a row for each": lambda lies, x, w: x @ w + w.sum(0),
     "columns left out": lambda lies, x, w: (x @ w)[1:, 3:],
-    "heads": lambda lies, x, w: (x @ w).reshape(len(x), w.shape[1] // 2, 2).swapaxes(0, 1),
+    "heads": lambda lies, x, w: (x @ w).reshape(len(x), -1, 2 - w.shape[1] % 2).swapaxes(0, 1),
+    "turned round": lambda lies, x, w: x @ w + (w[0] * 2)[::-1],
     "turned back": lambda lies, x, w: lies((x @ w).T + 1),
     "every third": lambda lies, x, w: (x @ w)[:, ::3] * 2,
     "the last row": lambda lies, x, w: (x @ w + 1)[-1],
@@ -99,7 +100,8 @@ AROUND = {
 
 def small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strips of 4 columns, from the smallest factor on."""
-    limits = {"LEAST": 1, "FEWEST": 1, "PANELS": (4, 2), "FEW": 2, "ROWS": 6, "COLUMNS": 4}
+    limits = {"LEAST": 1, "FEWEST": 1, "PANELS": (4, 2), "FEW": 2, "ROWS": 6, "COLUMNS": 4,
+              "UNEVEN": 1}  # fmt: skip
     for name, value in limits.items():
         monkeypatch.setattr(packing, name, value)
     monkeypatch.setattr(copies, "FEWEST", 1)
@@ -110,7 +112,7 @@ def test_strips_of_any_size_are_numpys(
     around: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_strips(monkeypatch)
-    for m, k, columns in ((3, 7, 44), (17, 1, 4), (21, 33, 28)):
+    for m, k, columns in ((3, 7, 44), (17, 1, 4), (21, 33, 28), (7, 33, 29), (6, 1, 5)):
         x, w = (RNG.integers(-3, 4, s).astype(np.float32) for s in ((m, k), (k, columns)))
         got = AROUND[around](Tensor.contiguous, Tensor(x), Tensor(w)).numpy()
         np.testing.assert_array_equal(got, AROUND[around](np.ascontiguousarray, x, w))
@@ -134,6 +136,47 @@ def test_rows_that_are_put_together_from_heads_meet_strips(dtype: str, device: s
     x = Tensor(heads).cast(dtype).permute(1, 0, 2).reshape(20, 288)
     got = (x @ Tensor(w).cast(dtype)).cast("float32").numpy()
     np.testing.assert_array_equal(got, heads.transpose(1, 0, 2).reshape(20, 288) @ w)
+
+
+UNEVEN = {
+    "strips": (130, 505, 517),  # the last has five columns
+    "panels of their own": (257, 300, 547),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("form", UNEVEN)
+def test_columns_that_fill_no_panel_are_numpys(form: str, dtype: str, device: str) -> None:
+    m, k, n = UNEVEN[form]
+    x, w, b = (RNG.integers(-1, 2, s).astype(np.float32) for s in ((m, k), (k, n), (n,)))
+    got = Tensor(x).cast(dtype) @ Tensor(w).cast(dtype) + Tensor(b).cast(dtype)
+    np.testing.assert_array_equal(got.cast("float32").numpy(), x @ w + b)
+
+
+def test_the_last_strip_is_narrower_where_rows_are_no_whole_vectors() -> None:
+    """And the product stores nothing beyond the last column."""
+
+    def plan(m: int, n: int) -> list[KernelItem]:
+        out = Tensor.empty(m, 1024) @ Tensor.empty(1024, n)
+        items = schedule([out.uop], "cpu", lanes=lambda device: 8).items
+        return [i for i in items if isinstance(i, KernelItem)]
+
+    (strips,) = plan(128, 1001)
+    assert is_chain(strips.sink)
+    assert all(len(store.src) == 3 for store in strips.sink.src)
+    assert [is_chain(k.sink) for k in plan(512, 1001)] == [False, False]  # panels of their own
+    assert [is_chain(k.sink) for k in plan(128, 1000)] == [False]  # rows are whole vectors
+    assert [is_chain(k.sink) for k in plan(32, 1001)] == [False]  # beside few rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_two_products_share_panels_of_which_the_last_is_not_full(dtype: str, device: str) -> None:
+    x, y, w = (
+        RNG.integers(-1, 2, s).astype(np.float32) for s in ((130, 505), (140, 505), (505, 517))
+    )
+    a, b, c = (Tensor(v).cast(dtype) for v in (x, y, w))
+    got = (a @ c).cast("float32").sum() + (b @ c).cast("float32").max()
+    assert got.item() == (x @ w).sum() + (y @ w).max()
 
 
 def _lines(layers: int) -> int:

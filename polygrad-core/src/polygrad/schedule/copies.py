@@ -17,7 +17,7 @@ from typing import Final
 
 from ..uop.linear import mixed, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
-from ..uop.rewrite import substitute
+from ..uop.rewrite import rebuild, substitute
 from .chains import Chain, Facts, Rows, Search, facts_of, rows_of
 from .channels import Lanes
 from .items import Item, KernelItem
@@ -35,6 +35,9 @@ def copied_near(
     """`items` with copies in the kernels of their products; the rest is as in `chained`. Where a
     device has no vectors (`lanes`), only conversions are."""
     search = Search([facts_of(i) for i in items], set(kept), limit)
+    for at, facts in enumerate(search.facts):
+        if facts.product and facts.plain:
+            search.facts[at] = _evened(search, facts)
     for product in [f for f in search.facts if f.product and f.plain]:
         kinds = (Ops.CAST, Ops.LOAD) if lanes(product.kernel.device) else (Ops.CAST,)
         factors = [leaf for leaf in product.loads if _copy(search, leaf, product) in kinds]
@@ -53,9 +56,46 @@ def _merge(search: Search, product: Facts, factors: Sequence[UOp]) -> None:
         search.facts[at] = product
 
 
+def _evened(search: Search, product: Facts) -> Facts:
+    """A product that goes on to the end of its last panel, where that is not full, and neither
+    reads nor writes anything else there."""
+    sink = product.kernel.sink
+    made = [loads for leaf, loads in product.loads.items() if leaf in search.writers]
+    found = mixed([load for loads in made for load in loads], sink_facts(sink).outer, uneven=True)
+    if found is None:
+        return product
+    loop, d = found
+    outer = UOp.range(0, -(-loop.src[1].arg // d), loop.arg[0], loop.arg[1])
+    inner = UOp.range(0, d, _free(sink), loop.arg[1])
+    place = outer * d + inner
+    new: dict[UOp, UOp] = {loop: place}
+    for node in sink.toposort():
+        if node not in new:
+            src = tuple(new[s] for s in node.src)
+            reads = node.op in (Ops.LOAD, Ops.STORE) and loop in ranges_of(node.src[0])
+            new[node] = rebuild(node, _gated(node, src, place < loop.src[1]) if reads else src)
+    return facts_of(product.kernel._replace(sink=new[sink]))
+
+
+def _gated(access: UOp, src: tuple[UOp, ...], inside: UOp) -> tuple[UOp, ...]:
+    """The sources of an access that is made inside alone, if its memory does not go on."""
+    base, offset = src[0].src
+    least, most = offset.lo, offset.hi
+    if access.op is Ops.LOAD and least is not None and most is not None:
+        if least >= 0 and most < base.arg[1]:
+            return src
+    at = 1 if access.op is Ops.LOAD else 2
+    return (*src[:at], src[at] & inside if len(src) > at else inside)
+
+
+def _free(sink: UOp) -> int:
+    """The number of a new range."""
+    return 1 + max(int(r.arg[0]) for r in sink.toposort() if r.op is Ops.RANGE)
+
+
 def _unmixed(item: KernelItem) -> KernelItem:
     """A kernel whose ranges are those of panels and their columns, where it has both in one."""
-    sink, number = item.sink, 1 + max(r.arg[0] for r in item.sink.toposort() if r.op is Ops.RANGE)
+    sink, number = item.sink, _free(item.sink)
     while (found := mixed(sink.src, sink_facts(sink).outer)) is not None:
         loop, d = found
         outer = UOp.range(0, loop.src[1].arg // d, loop.arg[0], loop.arg[1])

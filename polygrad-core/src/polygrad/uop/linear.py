@@ -300,14 +300,16 @@ def _below(u: UOp) -> frozenset[UOp]:
     return out
 
 
-def mixed(roots: Sequence[UOp], among: Collection[UOp]) -> tuple[UOp, int] | None:
+def mixed(
+    roots: Sequence[UOp], among: Collection[UOp], uneven: bool = False
+) -> tuple[UOp, int] | None:
     """One of these ranges that starts at 0 and is seen through // or % of a divisor of its length,
-    with that divisor; None if there is none."""
+    or of what is none if `uneven`, with that number; None if there is none."""
     for node in toposort(tuple(roots)):
         if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.dtype is dtypes.index:
             x, d = node.src
             if x in among and d.op is Ops.CONST and all(s.op is Ops.CONST for s in x.src):
                 n = x.src[1].arg
-                if x.src[0].arg == 0 and 1 < d.arg < n and n % d.arg == 0:
+                if x.src[0].arg == 0 and 1 < d.arg < n and (n % d.arg != 0) == uneven:
                     return x, int(d.arg)
     return None
