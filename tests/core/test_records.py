@@ -74,6 +74,20 @@ def test_without_eq_each_equals_itself_alone() -> None:
     assert len({Machine(name="a"), Machine(name="a")}) == 2
 
 
+def test_classes_that_derive_from_it_have_its_fields() -> None:
+    class Plain(Machine):
+        pass
+
+    class Place(Point):
+        z: int = 0
+
+    assert Plain(name="a").name == "a"
+    assert Plain(name="a") != Plain(name="a")
+    assert Place(1, 2, 3) == Place(x=1, y=2, z=3) != Point(1, 2)
+    with pytest.raises(TypeError, match="Plain takes 0 arguments without a name"):
+        Plain("a")  # type: ignore[misc]
+
+
 def test_to_others_it_is_a_dataclass() -> None:
     assert dataclasses.replace(Point(1, 2), y=3) == Point(1, 3)
     assert dataclasses.asdict(Point(1, 2)) == {"x": 1, "y": 2}

@@ -57,7 +57,7 @@ class _Fields:
             return field(default_factory=usual) if hasattr(kind, name) else field()
 
         some = [(name, said, described(name)) for name, said in kind._names.items()]
-        twin: Any = make_dataclass(kind.__name__, some, kw_only=not kind._in_order)
+        twin: Any = make_dataclass(kind.__name__, some, kw_only=kind._by_name)
         kind.__dataclass_fields__ = twin.__dataclass_fields__
         return kind.__dataclass_fields__
 
@@ -67,7 +67,8 @@ class Frozen:
     """Annotations of a class are its fields, what they are set to there their defaults. With
     `kw_only` they are given by name, without `eq` each object equals itself alone."""
 
-    _names: ClassVar[Mapping[str, Any]]  # field -> annotation
+    _names: ClassVar[Mapping[str, Any]] = {}  # field -> annotation, inherited ones first
+    _by_name: ClassVar[bool] = False
     _in_order: ClassVar[int]  # how many may be given without a name
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -75,8 +76,9 @@ class Frozen:
         __dataclass_fields__ = _Fields()
 
     def __init_subclass__(cls, *, kw_only: bool = False, eq: bool = True) -> None:
-        cls._names = cls.__annotations__
-        cls._in_order = 0 if kw_only else len(cls._names)
+        cls._names = {**cls._names, **cls.__annotations__}
+        cls._by_name = cls._by_name or kw_only
+        cls._in_order = 0 if cls._by_name else len(cls._names)
         cls.__dataclass_fields__ = _Fields()  # type: ignore[assignment]
         if not eq:
             cls.__eq__, cls.__hash__ = object.__eq__, object.__hash__  # type: ignore[method-assign]
