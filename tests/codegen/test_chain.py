@@ -101,6 +101,25 @@ def test_what_stages_leave_fits_the_second_cache() -> None:
         assert scratch(program) < NARROW.cache_bytes[1]
 
 
+@pytest.mark.parametrize("target", TARGETS[:2], ids=["narrow", "wide"])
+@pytest.mark.parametrize("length", [128, 255, 256, 512, 1000, 1024, 4099])
+def test_few_rows_are_taken_by_two_blocks(target: Target, length: int) -> None:
+    sink = chain_of(length, 512)
+    blocks = blocks_of(stages_of(sink), rows_of(sink), target)
+    count = int(blocks.counters[-1].arg[2]) + 1
+    assert (count - 1) * blocks.rows < length <= count * blocks.rows <= length * 1.06
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("columns", "lanes"), [(512, 16), (264, 8), (101, 8)])
+def test_exponentials_are_computed_two_vectors_abreast_where_these_come_out_even(
+    columns: int, lanes: int, causal: bool
+) -> None:
+    program = compile_kernel(chain_of(512, columns, is_causal=causal), NARROW, "k")
+    widest = max(o.dtype.lanes for o in program.ops if o.op is Ops.FMA)
+    assert widest == lanes
+
+
 def test_scores_and_their_exponentials_share_their_memory() -> None:
     stages = stages_of(chain_of(200, 512))
     blocks = blocks_of(stages, rows_of(chain_of(200, 512)), NARROW)

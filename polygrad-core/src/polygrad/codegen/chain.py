@@ -117,14 +117,16 @@ def _one_by_one(stages: Sequence[Stage], last: UOp) -> bool:
 
 
 def _rows(n: int, locals_: set[UOp], tiles: int, target: Target) -> int:
-    """Rows of a block: whole register tiles, as fill a quarter of the second cache."""
+    """Rows of a block: whole register tiles, as fill a quarter of the second cache at most. The
+    last block takes rows of the one before it again, so of these sizes it is one that takes few
+    twice, and makes few blocks: what each reads besides is worth about a row."""
     if target.grid_only:
         return 1
     row: int = sum(u.arg[0] * u.dtype.itemsize for u in locals_)
     tile, _ = register_tile(target, 1 << 10, PAIR)
-    most = min(tiles * tile, max(second_cache(target) // 4 // row // tile, 1) * tile)
-    each = -(-n // -(-n // most))
-    return min(n, -(-each // tile) * tile)
+    most = min(tiles, max(second_cache(target) // 4 // row // tile, 1))
+    sizes = (tile * i for i in range(most, 0, -1))
+    return min(n, min(sizes, key=lambda rows: -(-n // rows) * (rows + 1)))
 
 
 def _of_rows(local: UOp, rows: int, number: int) -> UOp:

@@ -23,7 +23,7 @@ from ...target import Target
 from ...uop.linear import divides
 from ...uop.ops import ELEMENTWISE, Ops, UOp, size
 from .. import hints
-from ..kernel import Kernel, extent, length, static, substitute
+from ..kernel import Kernel, extent, length, static, steps, substitute
 from ..transform import bind, bindable, block, parts_of, reorder, unroll
 from ..turning import FEWEST
 from .common import (
@@ -32,6 +32,7 @@ from .common import (
     ask_ahead,
     bound,
     contiguous_output,
+    cost,
     factored,
     in_order,
     into_lanes,
@@ -42,6 +43,7 @@ from .common import (
     stream_out,
     tile,
 )
+from .reduction import DEAR
 
 LINE = 16  # elements of a cache line, of float32
 READ = 16 * hints.LINE  # of each row in a block whose lines are written whole
@@ -63,15 +65,25 @@ def apply(kernel: Kernel, target: Target) -> Kernel:
             squares = target.shuffle_sources > 1 and _squares(kernel, target, vector, turned)
             made = squares or _strips(kernel, target, vector, turned)
             return replace(made, recipe="elementwise")
-        kernel, outer, lane = into_lanes(kernel, vector, lanes_for(kernel, target))
+        kernel, outer, lane = into_lanes(kernel, vector, _abreast(kernel, vector, target))
         if lane is not None:
             at = outputs.index(vector)
             outputs[at : at + 1] = [] if outer is None else [outer]
             width = length(lane)
-    steps = size([extent(r) for r in kernel.order if r.arg[1] == "seq"])  # of a scan or a scatter
-    made = spread(kernel, [r for r in outputs if bindable(kernel, r)], width * steps)
+    inside = size([extent(r) for r in kernel.order if r.arg[1] == "seq"])  # of a scan or a scatter
+    made = spread(kernel, [r for r in outputs if bindable(kernel, r)], width * inside)
     made = _ask_ahead(made, target, width)
     return replace(stream_out(made, target), recipe="elementwise")
+
+
+def _abreast(kernel: Kernel, vector: UOp, target: Target) -> int:
+    """Lanes of vectors along a range: of two side by side where rows of scratch, which is near, are
+    computed by long chains of operations that wait for each other, and come out even. (AVX2, one
+    thread: the exponentials in a block of attention's rows take 0.7 of the time.)"""
+    lanes = lanes_for(kernel, target)
+    near = all(s.src[0].src[0].op is Ops.LOCAL for s in kernel.stores)
+    dear = max(cost(s.src[1]) for s in kernel.stores) >= DEAR
+    return 2 * lanes if near and dear and divides(steps(vector), 2 * lanes) else lanes
 
 
 def _ask_ahead(kernel: Kernel, target: Target, width: int) -> Kernel:
@@ -188,6 +200,6 @@ def _varying(kernel: Kernel, target: Target, vector: UOp) -> Kernel:
             kernel = bind(kernel, loop)
     made = block(kernel, vector, BLOCK_ELEMENTS)
     outer, inner = parts_of(kernel, made)
-    lanes = lanes_for(kernel, target)
+    lanes = _abreast(kernel, vector, target)
     kernel, _, _ = into_lanes(bind(made, outer), inner, lanes)
     return _ask_ahead(kernel, target, lanes)
