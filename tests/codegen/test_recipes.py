@@ -17,6 +17,7 @@ from polygrad.codegen.transform import unmix
 from polygrad.contract import Instr, LinearProgram
 from polygrad.dtype import dtypes
 from polygrad.schedule import schedule
+from polygrad.target import Target
 from polygrad.uop.linear import coefficient, ranges_of
 from polygrad.uop.ops import Ops, UOp, size, toposort
 
@@ -253,6 +254,79 @@ def test_rows_of_a_tile_are_neighbours_and_the_vectors_stay_near() -> None:
     moving = [coefficient(place, r) for r in kernel.of_kind("grid")]
     assert moving[0] == 0  # the panel
     assert all(moving[1:])
+
+
+# One with 256-bit vectors.
+SHORT = replace(WIDE, vector_bytes=32, registers=16, cache_bytes=(32 << 10, 512 << 10))
+
+
+def of_products(root: Tensor, target: Target = SHORT) -> Kernel:
+    """The kernel of a graph that sums products, as this machine should run it."""
+    lanes = target.vector_bytes // 4
+    items = schedule([root.uop], "cpu", lanes=lambda device: lanes).items
+    kernels = [choose(canonical(i.sink), target) for i in items]
+    (kernel,) = (k for k in kernels if k.recipe == "contraction")
+    return kernel
+
+
+@pytest.mark.parametrize(("side", "rows"), [(56, 2), (40, 2), (48, 1), (64, 1)])
+def test_a_tile_takes_rows_of_an_image_that_leave_no_vector_over(side: int, rows: int) -> None:
+    x, w = Tensor.empty(2, 32, side, side), Tensor.empty(36, 32, 3, 3)
+    kernel = of_products(x.conv2d(w, padding=1))
+    (store,) = kernel.stores
+    steps = {coefficient(store.src[0].src[1], r) for r in kernel.of_kind("unroll")} - {0}
+    assert steps == {side * side, side if rows == 2 else 8}
+    if rows == 2:  # filters stay near while their tile goes along a row
+        last = kernel.of_kind("grid")[-1]
+        assert coefficient(store.src[0].src[1], last) == 8
+
+
+def test_the_filters_of_an_image_s_gradient_lie_as_they_are_read() -> None:
+    x, w = Tensor.empty(4, 32, 56, 56), Tensor.empty(48, 32, 3, 3)
+    (slope,) = (x.conv2d(w, padding=1) * Tensor.empty(4, 48, 56, 56)).sum().gradient(x)
+    kernel = of_products(slope)
+    (filters,) = (
+        n.src[0].src[1]
+        for n in toposort(kernel.stores)
+        if n.op is Ops.LOAD and size(w.shape) == n.src[0].src[0].arg[1]
+    )
+    steps = {coefficient(filters, r) for r in kernel.reduced}
+    assert {1, 3, 9} <= steps
+
+
+@pytest.mark.parametrize(("side", "printed"), [(28, 30), (14, 1)])
+def test_steps_that_have_too_much_in_common_are_not_printed_out(side: int, printed: int) -> None:
+    """Of a tile of six places and two vectors eight scalars at once are too many. Five may stay."""
+    x, w = Tensor.empty(4, 64, side, side), Tensor.empty(64, 64, 3, 3)
+    kernel = of_products(x.conv2d(w, padding=1))
+    images = [
+        n.src[0].src[1]
+        for n in toposort(kernel.stores)
+        if n.op is Ops.LOAD and n.src[0].src[0].arg[1] == 4 * 64 * (side + 2) ** 2
+    ]
+    steps = [coefficient(images[0], r) for r in kernel.of_kind("unroll") if r in kernel.reduced]
+    assert steps == [printed]
+
+
+def test_the_rows_of_a_filters_gradient_stay_while_the_images_pass_by() -> None:
+    x, w = Tensor.empty(4, 32, 56, 56), Tensor.empty(48, 32, 3, 3)
+    (slope,) = (x.conv2d(w, padding=1) * Tensor.empty(4, 48, 56, 56)).sum().gradient(w)
+    kernel = of_products(slope)
+    (rows,) = {
+        n.src[0].src[1]
+        for n in toposort(kernel.stores)
+        if n.op is Ops.LOAD and n.src[0].src[0].arg[1] == 4 * 48 * 56 * 56
+    }
+    moving = [bool(coefficient(rows, r)) for r in kernel.of_kind("grid")]
+    assert moving == sorted(moving, reverse=True)
+
+
+def test_what_a_result_meets_is_asked_for_down_a_strip() -> None:
+    """A weight that is updated where its gradient is computed."""
+    weight = Tensor.empty(512, 784)
+    slope = Tensor.empty(256, 512).T @ Tensor.empty(256, 784)
+    assert asked(of_products(weight - slope)) == [(6 * 784, 512 * 784)]
+    assert not asked(of_products(Tensor.empty(784) - slope))
 
 
 def test_what_is_near_for_the_next_place_of_a_window_is_read_then() -> None:

@@ -318,13 +318,42 @@ def test_products_of_halves_are_those_of_their_values(dtype: str, form: str, dev
     np.testing.assert_allclose(got.cast("float32").numpy(), want, rtol=step, atol=1e-4)
 
 
-def test_a_first_factor_whose_steps_lie_a_page_apart_is_packed(device: str) -> None:
-    g, h = RNG.standard_normal((512, 1024)), RNG.standard_normal((512, 384))
-    x, y = (Tensor(a.astype(np.float32)) for a in (g, h))
-    *copies, last = kernels_of(x.T @ y)
-    assert len(copies) == 2
+@pytest.mark.parametrize(
+    ("lanes", "m", "copies"),
+    [(8, 512, 2), (8, 520, 2), (16, 512, 1), (16, 1024, 2), (0, 1024, 1)],
+)
+def test_a_first_factor_that_lies_across_the_sum_is_copied_along_it(
+    lanes: int, m: int, copies: int
+) -> None:
+    """Of vectors that are whole lines only one whose steps lie a page apart."""
+    out = Tensor.empty(512, m).T @ Tensor.empty(512, 384)
+    items = schedule([out.uop], "cpu", lanes=lambda device: lanes).items
+    *first, last = (i for i in items if isinstance(i, KernelItem))
+    assert len(first) == copies
     loads = [n.src[0].src[1] for n in last.sink.toposort() if n.op is Ops.LOAD]
     (summed,) = (n for n in last.sink.toposort() if n.op is Ops.REDUCE)
-    assert [coefficient(offset, summed.src[1]) for offset in loads] == [32, 32]
+    steps = [coefficient(offset, summed.src[1]) for offset in loads]
+    assert steps == [1 if copies == 2 else m, 32]
+
+
+def test_a_first_factor_along_the_sum_or_of_few_columns_is_read_as_it_lies() -> None:
+    def kernels(out: Tensor) -> int:
+        return len(schedule([out.uop], "cpu", lanes=lambda device: 8).items)
+
+    assert kernels(Tensor.empty(512, 512) @ Tensor.empty(512, 384)) == 2
+    assert kernels(Tensor.empty(512, 512).T @ Tensor.empty(512, 96)) == 2
+    assert kernels(Tensor.empty(256, 512).T @ Tensor.empty(256, 20)) == 1
+
+
+@pytest.mark.parametrize(("k", "m", "n"), [(512, 1024, 384), (67, 517, 256), (257, 513, 160)])
+@pytest.mark.parametrize("form", ["plain", "expression", "softmax"])
+def test_a_product_whose_first_factor_is_copied_is_numpys(
+    k: int, m: int, n: int, form: str, device: str
+) -> None:
+    g, h = RNG.standard_normal((k, m)), RNG.standard_normal((k, n))
+    x, y = (Tensor(a.astype(np.float32)).realize() for a in (g, h))
+    if form == "expression":
+        x, g = (x * 2 + 1).relu(), np.maximum(g * 2 + 1, 0)
+    elif form == "softmax":
+        x, g = x.softmax(1), np.exp(g) / np.exp(g).sum(1, keepdims=True)
     np.testing.assert_allclose((x.T @ y).numpy(), g.T @ h, rtol=1e-3, atol=1e-3)
-    assert len(kernels_of(Tensor.empty(512, 768).T @ y)) == 2

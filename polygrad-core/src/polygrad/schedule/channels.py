@@ -35,6 +35,7 @@ Lanes = Callable[[str], int]  # device name -> elements of float32 in a vector o
 
 CHANNELS: Final = 16  # of the narrowest panel
 WORTH: Final = 1 << 18  # products that pay for two more kernels
+USED: Final = 256  # products of an element of the filters that pay for a copy of them
 TURN: Final = 4  # terms of a sum, times the lanes, that cost as much as the results' other order
 SHORTER: Final = 1.2  # time of a vector that is not full, in those of a full one
 LEAST: Final = 4  # elements of the shortest vector; fewer are computed one by one
@@ -95,6 +96,53 @@ def turned(node: UOp, lanes: int) -> Turned | None:
     return Turned(stored, (*range(before), last, *range(before, last)))
 
 
+def in_terms(node: UOp, lanes: int) -> UOp:
+    """A convolution along places with its filters stored term after term, if they do not lie so:
+    those that the gradient of the images reads lie apart, and run against them. Others as they are.
+    (3 x 3 over 56 x 56 on AVX2: 1.04x.)"""
+    found = _apart(node) if lanes else None
+    if found is None:
+        return node
+    shape = node.src[0].shape
+    used = (*found.kept, found.channels, *found.summed)
+    rest = tuple(a for a in range(len(shape)) if a not in used)
+    order = (*used, *rest)
+    stored = _first(settled(found.filters), rest).permute(order).contiguous()
+    filters = stored.permute([order.index(a) for a in range(len(order))]).expand(shape)
+    return UOp.alu(Ops.MUL, found.windows, filters).reduce(Ops.ADD, node.arg[1])
+
+
+def _apart(node: UOp) -> _Convolution | None:
+    """A sum of products of windows with filters whose terms do not lie together, each used many
+    times; None for anything else."""
+    body = node.src[0]
+    if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
+        return None
+    windowed = [_has_windows(s) for s in body.src]
+    if size(body.shape) < WORTH or sum(windowed) != 1:
+        return None
+    index = _index(body)
+    places = [place(s, index) for s in body.src]
+    found = _along_channels(node, index, places, windowed.index(False))
+    if found is None:
+        return None
+    at = places[windowed.index(False)]
+    used = (found.channels, *found.kept, *found.summed)
+    often = size(body.shape) >= USED * size([body.shape[a] for a in used])
+    steps = sorted((abs(coefficient(at, index[a]) or 0), body.shape[a]) for a in found.summed)
+    reached = 1
+    for step, n in steps:
+        if step != reached:
+            return found if often else None
+        reached *= n
+    return None
+
+
+def _index(body: UOp) -> Index:
+    """A place of the products: a range for each axis."""
+    return tuple(UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(body.shape))
+
+
 def _in_order(found: _Convolution, shape: Sequence[int]) -> UOp:
     """The filters in panels, zeros in the channels that fill the last one, each element once."""
     axis = found.channels
@@ -126,7 +174,7 @@ def _convolution(node: UOp, lanes: int) -> _Convolution | None:
     windowed = [_has_windows(s) for s in body.src]
     if all(windowed) or (not any(windowed) and product(node) is not None):
         return None
-    index = tuple(UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(body.shape))
+    index = _index(body)
     places = [place(s, index) for s in body.src]
     least, best = _now(node, index, places, lanes), None
     for which in (i for i in range(2) if not windowed[i]):

@@ -17,6 +17,12 @@ half of what is read as it lies crosses a cache line, beside a large first facto
 threads: 192 x 1024 x 4001 1.7x, 1024 x 1024 x 1001 1.27x, 256 x 768 x 50257 1.3x, 128 x 768 x 2300
 1.2x; of 240 x 320 x 1000, whose rows are whole vectors, 0.65x).
 
+A first factor that lies across the sum (the slopes in a weight's gradient) is copied along it: a
+tile of six rows reads a line for each step otherwise, a third of it, and in rows of a power of two
+all of them share a few sets (AVX2, two threads, `a.T @ b` of 1024 1.4x, 512 1.4x, 3072 x 768 over
+1024 1.7x, 256 x 256 over 4096 1.25x; packed in panels as the second one, 1024 was 1.4x slower). A
+tile of longer vectors reads half of the line, and there only steps a page apart were found to pay.
+
 A factor that lies along a short k (the keys of attention) is turned, so that vectors run along the
 columns: a dot product of 64 elements spends as long on adding up its lanes as on multiplying
 (q @ k.T of 512 x 64 on AVX-512, one thread: 62 -> 78 GFLOP/s).
@@ -60,9 +66,10 @@ SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
 ROWS: Final = 128  # rows of the other factor that pay for the copy
 NEAR: Final = 256  # rows below which the copy of a strip stays near until its product is done
 FEWEST: Final = 16  # strips, so that every core has some
-WIDE: Final = 1024  # rows from which on the first factor is copied if it lies across the sum, as in
-DEEP: Final = 512  # a gradient, over so many steps: they share a few sets of both caches (2.5x)
 UNEVEN: Final = 1 << 16  # elements of a first factor beside which rows of any length are copied
+LINE: Final = 16  # elements of a cache line: a vector that is one reads as much as a step of rows
+WIDE: Final = 1024  # rows from which on the first factor is copied even so if it lies across the
+DEEP: Final = 512  # sum, over so many steps: they share a few sets of both caches (2.5x)
 FEW: Final = 16  # rows that fill a long vector
 STRIP: Final = 32  # columns of a turned factor that lie together
 SHORT: Final = 128  # steps of a dot product for which turning pays
@@ -157,9 +164,8 @@ def packed(node: UOp, lanes: int) -> UOp:
     panels = panel(n) or (lanes and n % lanes and _is_uneven(node, found))
     if size(shape) == m * n * k and panels and n * k >= least:
         right = _in_panels(right, found.n, found.k).expand(shape)
-        wide = is_fixed((m,)) and m >= WIDE and k >= DEEP and panel(m)
-        if wide and not lies_along(left.src[0], found.k):
-            left = _in_panels(left, found.m, found.k).expand(shape)
+        if n >= ROWS and lies_across(left, found, lanes):
+            left = _in_rows(left, found).expand(shape)
     elif k <= SHORT and n >= COLUMNS and lies_along(right.src[0], found.k):
         right = _turned(right, found.n, found.k).expand(shape)
     return _product_of(node, left, right)
@@ -356,6 +362,22 @@ def _in_panels(expanded: UOp, axis: int, along: int) -> UOp:
     plain = factor.reshape((k, n)).permute((1, 0)) if turned else factor.reshape((n, k))
     seen = in_panels(plain.reshape((1, n, k))).reshape((n, k))
     return (seen.permute((1, 0)) if turned else seen).reshape(factor.shape)
+
+
+def lies_across(left: UOp, axes: Product, lanes: int) -> bool:
+    """Does the first factor lie across the sum, in steps that are worth a copy along it?"""
+    m, k = (left.shape[a] for a in (axes.m, axes.k))
+    if not lanes or not is_fixed((m, k)) or lies_along(left.src[0], axes.k):
+        return False
+    return lanes < LINE or (m >= WIDE and k >= DEEP)
+
+
+def _in_rows(expanded: UOp, axes: Product) -> UOp:
+    """The factor below EXPAND, stored as [m][k] and seen in its old shape."""
+    factor = settled(expanded.src[0])
+    order = sorted(range(len(factor.shape)), key=axes.k.__eq__)
+    back = [order.index(a) for a in range(len(order))]
+    return factor.permute(order).contiguous().permute(back)
 
 
 def panel(n: int) -> int:

@@ -18,7 +18,16 @@ from typing import Final
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed
 from .channels import turned
-from .packing import Product, in_panels, lies_along, panel, product, widened
+from .packing import (
+    Product,
+    in_panels,
+    lies_across,
+    lies_along,
+    panel,
+    product,
+    settled,
+    widened,
+)
 
 PART: Final = 512  # steps of a part: rows and columns of a tile fit the first cache
 LONG: Final = 4 * PART
@@ -33,10 +42,10 @@ def in_parts(node: UOp, lanes: int = 0) -> UOp | None:
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
         return None
     axes = product(node)
-    return _by_axis(node, lanes) if axes is None else _along(node, axes)
+    return _by_axis(node, lanes) if axes is None else _along(node, axes, lanes)
 
 
-def _along(node: UOp, axes: Product) -> UOp | None:
+def _along(node: UOp, axes: Product, lanes: int) -> UOp | None:
     """A matrix product with k cut: first a batch of products, one for each part."""
     shape = node.src[0].shape
     m, n, k = (shape[a] for a in axes)
@@ -56,6 +65,8 @@ def _along(node: UOp, axes: Product) -> UOp | None:
     left, right = cut(left, axes.m, m), cut(right, axes.n, n)
     if panel(n):
         right = in_panels(right)
+    if lies_across(node.src[0].src[0], axes, lanes):
+        left = settled(left).contiguous()
     whole = (parts, m, n, each)
     wide = left.reshape((parts, m, 1, each)).expand(whole)
     body = UOp.alu(Ops.MUL, wide, right.reshape((parts, 1, n, each)).expand(whole))

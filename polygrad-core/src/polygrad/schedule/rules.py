@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
 from ..uop.rewrite import over
 from ..uop.sizes import capacity, is_fixed
-from .channels import Lanes, no_lanes, turned
+from .channels import Lanes, in_terms, no_lanes, turned
 from .gaps import without_gaps
 from .packing import View, merged, packed, viewed, widened
 from .parts import in_parts
@@ -179,7 +179,7 @@ def _packed(node: UOp, lanes: int, view: View) -> UOp:
     channels = turned(node, lanes)
     if channels is not None:
         return channels.plain()
-    made = node if view is View.PART else packed(node, lanes)
+    made = node if view is View.PART else in_terms(packed(node, lanes), lanes)
     return widened(made).contiguous() if view is View.TURNED and made is not node else widened(made)
 
 
