@@ -45,13 +45,13 @@ def test_packing_is_one_more_kernel_and_only_where_it_pays() -> None:
     assert kernels(512, 512, 500) == 1  # columns do not fill panels
 
 
-@pytest.mark.parametrize(("columns", "width"), [(512, 32), (400, 16)])
-def test_a_panel_is_as_wide_as_two_long_vectors_where_that_divides(
-    columns: int, width: int
+@pytest.mark.parametrize(
+    ("columns", "lanes", "width"), [(512, 16, 32), (400, 16, 16), (512, 8, 16), (512, 4, 16)]
+)
+def test_a_panel_is_as_wide_as_two_vectors_where_that_divides(
+    columns: int, lanes: int, width: int
 ) -> None:
-    a, b = (Tensor(x).realize() for x in arrays(512, 512, columns))
-    first = schedule([(a @ b).uop], "cpu").items[0]
-    assert isinstance(first, KernelItem)
+    first = kernels_of(Tensor.empty(512, 512) @ Tensor.empty(512, columns), lanes=lanes)[0]
     lengths = [n.src[1].arg for n in first.sink.toposort() if n.op is Ops.RANGE]
     assert sorted(lengths) == sorted([columns // width, 512, width])
 
@@ -72,7 +72,7 @@ def strips(x: Tensor, w: Tensor, follow: Callable[[Tensor], Tensor]) -> bool:
     """Is the last kernel of a product a chain over strips, with the second factor's in scratch?"""
     sink = kernels_of(follow(x @ w), lanes=8)[-1].sink
     kept = [n.arg[0] for n in sink.toposort() if n.op is Ops.LOCAL]
-    return is_chain(sink) and kept == [32 * w.shape[0]]
+    return is_chain(sink) and kept == [16 * w.shape[0]]
 
 
 FOLLOW = {
@@ -108,7 +108,7 @@ def test_strips_that_two_products_read_or_that_follow_no_panel_are_no_chain() ->
     x, y, w = Tensor.empty(64, 512), Tensor.empty(96, 512), Tensor.empty(512, 512)
     assert not any(is_chain(i.sink) for i in kernels_of(x @ w, y @ w, lanes=8))
     assert not strips(x.reshape(2, 32, 512), Tensor.empty(2, 512, 512), FOLLOW["nothing"])
-    assert not strips(Tensor.empty(64, 8192), Tensor.empty(8192, 512), FOLLOW["nothing"])
+    assert not strips(Tensor.empty(64, 16384), Tensor.empty(16384, 512), FOLLOW["nothing"])
 
 
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -325,6 +325,6 @@ def test_a_first_factor_whose_steps_lie_a_page_apart_is_packed(device: str) -> N
     assert len(copies) == 2
     loads = [n.src[0].src[1] for n in last.sink.toposort() if n.op is Ops.LOAD]
     (summed,) = (n for n in last.sink.toposort() if n.op is Ops.REDUCE)
-    assert [coefficient(offset, summed.src[1]) for offset in loads] == [32, 32]
+    assert [coefficient(offset, summed.src[1]) for offset in loads] == [16, 16]
     np.testing.assert_allclose((x.T @ y).numpy(), g.T @ h, rtol=1e-3, atol=1e-3)
     assert len(kernels_of(Tensor.empty(512, 768).T @ y)) == 2

@@ -7,9 +7,11 @@ maps all of them to a few cache sets. So the factor is copied once into panels, 
 m * k * n: from a few hundred rows on it is 1-3 % (measured on AVX2, one thread: matmul 1024 goes
 from 44 to 94 GFLOP/s, x @ w.T at 512 from 68 to 89, matmul 512 stays at 87; of 8192 rows and 256
 columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0). A panel has the two vectors
-of a tile where vectors are long: with 16 lanes, panels of 16 columns make a tile of one vector,
-which loads as often as it multiplies (AVX-512: 512 to 2048 are 1.18 times as fast with 32). Shorter
-vectors walk down a part of a panel, as fast as down a panel of their own.
+of a tile, and at least a cache line. With 16 lanes, panels of 16 columns make a tile of one vector,
+which loads as often as it multiplies (AVX-512: 512 to 2048 are 1.18 times as fast with 32). With 8
+lanes, a tile that walks down half a panel of 32 leaves out every other line: those that it reads
+share half of the first cache's sets, and come late (AVX2: 1024 and 2048 take 0.94 of the time with
+panels of 16, a convolution of 256 channels of 14 x 14 0.9).
 
 A factor that lies along a short k (the keys of attention) is turned, so that vectors run along the
 columns: a dot product of 64 elements spends as long on adding up its lanes as on multiplying
@@ -146,11 +148,11 @@ def packed(node: UOp, lanes: int) -> UOp:
     if most(m) < ROWS and not (lanes and _far_apart(node, found)):
         return _few_rows(node, found)
     least = SMALLER if most(m) >= MANY_ROWS else LEAST
-    if size(shape) == m * n * k and panel(n) and n * k >= least:
-        right = _in_panels(right, found.n, found.k).expand(shape)
-        wide = is_fixed((m,)) and m >= WIDE and k >= DEEP and panel(m)
+    if size(shape) == m * n * k and panel(n, lanes) and n * k >= least:
+        right = _in_panels(right, found.n, found.k, lanes).expand(shape)
+        wide = is_fixed((m,)) and m >= WIDE and k >= DEEP and panel(m, lanes)
         if wide and not lies_along(left.src[0], found.k):
-            left = _in_panels(left, found.m, found.k).expand(shape)
+            left = _in_panels(left, found.m, found.k, lanes).expand(shape)
     elif k <= SHORT and n >= COLUMNS and lies_along(right.src[0], found.k):
         right = _turned(right, found.n, found.k).expand(shape)
     return _product_of(node, left, right)
@@ -330,24 +332,26 @@ def swapped(u: UOp) -> UOp:
     return u.permute((*range(rank - 2), rank - 1, rank - 2))
 
 
-def _in_panels(expanded: UOp, axis: int, along: int) -> UOp:
+def _in_panels(expanded: UOp, axis: int, along: int, lanes: int) -> UOp:
     """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
     factor = settled(expanded.src[0])
     n, k = factor.shape[axis], factor.shape[along]
     turned = along < axis
     plain = factor.reshape((k, n)).permute((1, 0)) if turned else factor.reshape((n, k))
-    seen = in_panels(plain.reshape((1, n, k))).reshape((n, k))
+    seen = in_panels(plain.reshape((1, n, k)), lanes).reshape((n, k))
     return (seen.permute((1, 0)) if turned else seen).reshape(factor.shape)
 
 
-def panel(n: int) -> int:
-    """Columns of a panel of `n` columns; 0 where no width divides them."""
-    return next((width for width in PANELS if n % width == 0), 0)
+def panel(n: int, lanes: int) -> int:
+    """Columns of a panel of `n` columns: those of two vectors, a cache line at least; 0 where no
+    width divides them."""
+    widest = max(2 * lanes, min(PANELS))
+    return next((width for width in PANELS if width <= widest and n % width == 0), 0)
 
 
-def in_panels(x: UOp) -> UOp:
+def in_panels(x: UOp, lanes: int) -> UOp:
     """(batch, n, k) stored as [batch][n / panel][k][panel] and seen as it was."""
     batch, n, k = x.shape
-    width = panel(n)
+    width = panel(n, lanes)
     panels = x.reshape((batch, n // width, width, k)).permute((0, 1, 3, 2)).contiguous()
     return panels.permute((0, 1, 3, 2)).reshape((batch, n, k))

@@ -33,10 +33,10 @@ def in_parts(node: UOp, lanes: int = 0) -> UOp | None:
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
         return None
     axes = product(node)
-    return _by_axis(node, lanes) if axes is None else _along(node, axes)
+    return _by_axis(node, lanes) if axes is None else _along(node, axes, lanes)
 
 
-def _along(node: UOp, axes: Product) -> UOp | None:
+def _along(node: UOp, axes: Product, lanes: int) -> UOp | None:
     """A matrix product with k cut: first a batch of products, one for each part."""
     shape = node.src[0].shape
     m, n, k = (shape[a] for a in axes)
@@ -54,8 +54,8 @@ def _along(node: UOp, axes: Product) -> UOp | None:
 
     left, right = (s.src[0] for s in node.src[0].src)
     left, right = cut(left, axes.m, m), cut(right, axes.n, n)
-    if panel(n):
-        right = in_panels(right)
+    if panel(n, lanes):
+        right = in_panels(right, lanes)
     whole = (parts, m, n, each)
     wide = left.reshape((parts, m, 1, each)).expand(whole)
     body = UOp.alu(Ops.MUL, wide, right.reshape((parts, 1, n, each)).expand(whole))
