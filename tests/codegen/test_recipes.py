@@ -22,7 +22,8 @@ from polygrad.uop.linear import coefficient, ranges_of
 from polygrad.uop.ops import Ops, UOp, size, toposort
 
 # A processor with 512-bit vectors, whatever this one has.
-WIDE = replace(devices.get("cpu").target, vector_bytes=64, registers=32)
+CACHES = (48 << 10, 2 << 20, 32 << 20)
+WIDE = replace(devices.get("cpu").target, vector_bytes=64, registers=32, cache_bytes=CACHES)
 
 
 def leaf(*shape: int) -> UOp:
@@ -81,9 +82,11 @@ def test_tiles_are_taken_as_caches_have_room() -> None:
     own; in blocks of rows where neither factor stays in the second cache."""
 
     def steps(m: int, k: int, n: int, cores: int = 1) -> list[int]:
-        target = replace(WIDE, cache_bytes=(48 << 10, 2 << 20), cores=cores)
-        sink = schedule([matmul(leaf(m, k), leaf(k, n))], "cpu").items[-1].sink
-        return [length(r) for r in choose(canonical(sink), target).of_kind("grid")]
+        target = replace(WIDE, cores=cores)
+        product = schedule([matmul(leaf(m, k), leaf(k, n))], "cpu", lanes=lambda device: 16).items[
+            -1
+        ]
+        return [length(r) for r in choose(canonical(product.sink), target).of_kind("grid")]
 
     assert steps(256, 256, 256) == [4, 42]
     assert steps(512, 512, 512) == steps(512, 512, 512, cores=3) == [64, 16]
@@ -92,6 +95,23 @@ def test_tiles_are_taken_as_caches_have_room() -> None:
     assert steps(8192, 32, 128, cores=3) == [1365, 2]
     assert steps(1024, 1024, 1024) == [4, 32, 32]
     assert steps(1016, 1024, 1024) == [32, 127]  # a number of tiles that has no divisor
+
+
+def test_blocks_of_few_rows_are_as_large_as_the_last_cache_has_room() -> None:
+    """Where the second cache holds five tiles of rows, and their number has no such divisor."""
+    narrow = replace(
+        WIDE, vector_bytes=32, registers=16, cache_bytes=(32 << 10, 512 << 10, 32 << 20)
+    )
+
+    def steps(n: int) -> list[int]:
+        product = schedule([matmul(leaf(n, n), leaf(n, n))], "cpu", lanes=lambda device: 8).items[
+            -1
+        ]
+        return [length(r) for r in choose(canonical(product.sink), narrow).of_kind("grid")]
+
+    assert steps(1024) == [17, 64, 10]
+    assert steps(2048) == [11, 128, 31]
+    assert steps(3072) == [16, 192, 32]
 
 
 def test_steps_of_a_dot_product_that_do_not_fill_a_vector_are_a_shorter_vector() -> None:
@@ -201,7 +221,7 @@ def test_the_tiles_of_a_matrix_ask_for_the_next_of_its_batch() -> None:
 def test_the_tiles_of_a_strip_ask_for_all_of_the_next() -> None:
     """A product whose second factor lies in panels beyond the second cache."""
     n = 1024
-    items = schedule([matmul(leaf(n, n), leaf(n, n))], "cpu").items
+    items = schedule([matmul(leaf(n, n), leaf(n, n))], "cpu", lanes=lambda device: 16).items
     kernel = choose(canonical(items[-1].sink), WIDE)
     (hint,) = (s for s in toposort(kernel.stores) if s.op is Ops.LOAD and s.arg == 0)
     place = hint.src[0].src[1]

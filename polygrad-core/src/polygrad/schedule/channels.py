@@ -83,7 +83,7 @@ def turned(node: UOp, lanes: int) -> Turned | None:
         return None
     axis, reduced, shape = found.channels, node.arg[1], list(node.src[0].shape)
     n = shape[axis]
-    filters = _in_order(found, shape)
+    filters = _in_order(found, shape, lanes)
     shape[axis] = filters.shape[axis]
     others = [a for a in range(len(shape)) if a not in reduced and a != axis]
     order = (*others, axis, *reduced)
@@ -143,7 +143,7 @@ def _index(body: UOp) -> Index:
     return tuple(UOp.range(0, n, i) if n != 1 else UOp.index(0) for i, n in enumerate(body.shape))
 
 
-def _in_order(found: _Convolution, shape: Sequence[int]) -> UOp:
+def _in_order(found: _Convolution, shape: Sequence[int], lanes: int) -> UOp:
     """The filters in panels, zeros in the channels that fill the last one, each element once."""
     axis = found.channels
     order = (axis, *found.kept, *found.summed)
@@ -153,7 +153,8 @@ def _in_order(found: _Convolution, shape: Sequence[int]) -> UOp:
     factor = factor.pad([(0, short if a == axis else 0, 0) for a in range(len(shape))])
     order = (*order, *rest)
     n, *terms = factor.permute(order).shape
-    panels = in_panels(factor.permute(order).reshape((1, n, size(terms)))).reshape((n, *terms))
+    plain = factor.permute(order).reshape((1, n, size(terms)))
+    panels = in_panels(plain, lanes).reshape((n, *terms))
     return panels.permute([order.index(a) for a in range(len(order))])
 
 

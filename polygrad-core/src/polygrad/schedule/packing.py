@@ -7,9 +7,15 @@ maps all of them to a few cache sets. So the factor is copied once into panels, 
 m * k * n: from a few hundred rows on it is 1-3 % (measured on AVX2, one thread: matmul 1024 goes
 from 44 to 94 GFLOP/s, x @ w.T at 512 from 68 to 89, matmul 512 stays at 87; of 8192 rows and 256
 columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0). A panel has the two vectors
-of a tile where vectors are long: with 16 lanes, panels of 16 columns make a tile of one vector,
-which loads as often as it multiplies (AVX-512: 512 to 2048 are 1.18 times as fast with 32). Shorter
-vectors walk down a part of a panel, as fast as down a panel of their own.
+of a tile, and at least a cache line. With 16 lanes, panels of 16 columns make a tile of one vector,
+which loads as often as it multiplies (AVX-512: 512 to 2048 are 1.18 times as fast with 32). With 8
+lanes, a tile that walks down half a panel of 32 leaves out every other line: those that it reads
+share half of the first cache's sets, and come late (AVX2: 1024 and 2048 take 0.94 of the time with
+panels of 16, a convolution of 256 channels of 14 x 14 0.9).
+
+Where the second factor lies along k, a copy in panels pays from fewer elements on: it makes a
+product of vectors along the columns of what would be dot products (AVX2, one thread, x @ w.T: 192
+and 256 1.2x, of 128 rows 1.14x).
 
 A number of columns that no panel divides leaves the last one with zeros, and what goes on to its
 end stores nothing there (`copies.py`). That pays where rows begin anywhere in a vector, so that
@@ -63,7 +69,7 @@ PANELS: Final = (32, 16)  # columns: two cache lines of float32, or one
 LEAST: Final = 384 * 384  # elements of a factor that does not stay near the core
 MANY_ROWS: Final = 512  # from here on a smaller one is copied too: its rows lie far apart, and
 SMALLER: Final = 128 * 128  # their lines share a few sets of the first cache
-ROWS: Final = 128  # rows of the other factor that pay for the copy
+ROWS: Final = 128  # rows of the other factor that pay for the copy, and for turning a smaller one
 NEAR: Final = 256  # rows below which the copy of a strip stays near until its product is done
 FEWEST: Final = 16  # strips, so that every core has some
 UNEVEN: Final = 1 << 16  # elements of a first factor beside which rows of any length are copied
@@ -160,10 +166,11 @@ def packed(node: UOp, lanes: int) -> UOp:
         return node
     if most(m) < ROWS and not (lanes and _far_apart(node, found)):
         return _few_rows(node, found)
-    least = SMALLER if most(m) >= MANY_ROWS else LEAST
-    panels = panel(n) or (lanes and n % lanes and _is_uneven(node, found))
+    many = ROWS if lies_along(right.src[0], found.k) else MANY_ROWS
+    least = SMALLER if most(m) >= many else LEAST
+    panels = panel(n, lanes) or (lanes and n % lanes and _is_uneven(node, found))
     if size(shape) == m * n * k and panels and n * k >= least:
-        right = _in_panels(right, found.n, found.k).expand(shape)
+        right = _in_panels(right, found.n, found.k, lanes).expand(shape)
         if n >= ROWS and lies_across(left, found, lanes):
             left = _in_rows(left, found).expand(shape)
     elif k <= SHORT and n >= COLUMNS and lies_along(right.src[0], found.k):
@@ -354,13 +361,13 @@ def swapped(u: UOp) -> UOp:
     return u.permute((*range(rank - 2), rank - 1, rank - 2))
 
 
-def _in_panels(expanded: UOp, axis: int, along: int) -> UOp:
+def _in_panels(expanded: UOp, axis: int, along: int, lanes: int) -> UOp:
     """The factor below EXPAND, stored as [n / panel][k][panel] and seen in its old shape."""
     factor = settled(expanded.src[0])
     n, k = factor.shape[axis], factor.shape[along]
     turned = along < axis
     plain = factor.reshape((k, n)).permute((1, 0)) if turned else factor.reshape((n, k))
-    seen = in_panels(plain.reshape((1, n, k))).reshape((n, k))
+    seen = in_panels(plain.reshape((1, n, k)), lanes).reshape((n, k))
     return (seen.permute((1, 0)) if turned else seen).reshape(factor.shape)
 
 
@@ -380,16 +387,21 @@ def _in_rows(expanded: UOp, axes: Product) -> UOp:
     return factor.permute(order).contiguous().permute(back)
 
 
-def panel(n: int) -> int:
-    """Columns of a panel of `n` columns; 0 where no width divides them."""
-    return next((width for width in PANELS if n % width == 0), 0)
+def panel(n: int, lanes: int) -> int:
+    """Columns of a panel of `n` columns: those of two vectors, a cache line at least; 0 where no
+    width divides them."""
+    return next((width for width in _widths(lanes) if n % width == 0), 0)
 
 
-def in_panels(x: UOp) -> UOp:
+def _widths(lanes: int) -> list[int]:
+    return [width for width in PANELS if width <= max(2 * lanes, min(PANELS))]
+
+
+def in_panels(x: UOp, lanes: int) -> UOp:
     """(batch, n, k) stored as [batch][n / panel][k][panel], zeros where the last panel has no
     columns, and seen as it was."""
     batch, n, k = x.shape
-    width = panel(n) or PANELS[0]
+    width = panel(n, lanes) or _widths(lanes)[0]
     whole = -(-n // width) * width
     full = x.pad([(0, 0, 0), (0, whole - n, 0), (0, 0, 0)])
     panels = full.reshape((batch, whole // width, width, k)).permute((0, 1, 3, 2)).contiguous()

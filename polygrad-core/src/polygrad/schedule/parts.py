@@ -63,8 +63,8 @@ def _along(node: UOp, axes: Product, lanes: int) -> UOp | None:
 
     left, right = (s.src[0] for s in node.src[0].src)
     left, right = cut(left, axes.m, m), cut(right, axes.n, n)
-    if panel(n):
-        right = in_panels(right)
+    if panel(n, lanes):
+        right = in_panels(right, lanes)
     if lies_across(node.src[0].src[0], axes, lanes):
         left = settled(left).contiguous()
     whole = (parts, m, n, each)
