@@ -12,18 +12,16 @@ keeps one vector of partial sums for each output.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...target import Target
 from ...uop.linear import ranges_of
 from ...uop.ops import Ops, UOp, size
-from ..hints import ask, prefetch
 from ..kernel import Kernel, extent, launchable, length, static, substitute
-from ..transform import ScheduleError, reorder, unroll
+from ..transform import reorder, unroll
+from .ahead import ask_for_factors, ask_for_operands
 from .common import (
-    LEAST_ROW,
     MIN_LANES,
     ask_ahead,
     bound,
@@ -243,25 +241,20 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
     for loop in in_order([n_inner, n_rest, m_inner, m_rest]):
         kernel = unroll(kernel, loop)
     kernel, reduced = _unroll_k(kernel, terms, far)
+    rows = _far_first(kernel, in_order(again, [m_outer]), lane)
     if columns is n_outer:
         n_outer = c_outer
-        grid = in_order(first, [n_outer], _far_first(kernel, in_order(again, [m_outer]), lane))
-    else:
-        first = in_order(c_outer if f is columns else f for f in first)
-        rows = _far_first(kernel, in_order(again, [m_outer]), lane)
-        grid = in_order(first, rows, [n_outer])
+        grid = in_order(first, [n_outer], rows)
+    else:  # along a row of vectors innermost: what it meets stays near
+        grid = in_order((c_outer if f is columns else f for f in first), rows, [n_outer])
     if matrices is not None and m_outer is not None:
         kernel, grid = _walk(kernel, target, matrices, n_outer, m_outer)
     made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
     if m_outer is not None and grid[-1] is m_outer:
-        made = _ask_for_operands(made, target, m_outer)
+        made = ask_for_operands(made, target, m_outer)
     if alone and n_outer is None and m_outer is not None:
         return ask_ahead(made, target, m_outer)  # each row is read by one tile
-    if matrices is None or len(grid) < 2:
-        return made
-    if matrices.second > second_cache(target) // 2:
-        return _ask_for_strips(made, lane, grid[-2], grid[-1])
-    return _ask_for_matrices(made, target, matrices, grid)
+    return made if matrices is None else ask_for_factors(made, target, matrices, grid, lane)
 
 
 def _columns(target: Target, rows: int, vectors: UOp | None, others: list[UOp]) -> UOp | None:
@@ -277,54 +270,6 @@ def _columns(target: Target, rows: int, vectors: UOp | None, others: list[UOp]) 
     if vectors is None or length(vectors) % register_tile(target, rows, length(vectors))[1] == 0:
         return vectors
     return min([vectors, *others], key=time)
-
-
-def _ask_for_operands(kernel: Kernel, target: Target, rows: UOp) -> Kernel:
-    """Prefetch what the results of the next tile meet (a weight and its moments in an optimizer's
-    update, a residual): down a strip of columns they are a line in each row, which the machine does
-    not foresee. Measured on AVX2, two threads: 512 x 784 over 256 with Adam's update 0.8 of the
-    time, 512 x 512 0.97."""
-    summed = set(loads(kernel.reductions))
-    for number, load in enumerate(loads(kernel.stores)):
-        param, distance = load.src[0].src[0], step(load, rows)
-        if load in summed or param.op is not Ops.PARAM or not distance:
-            continue
-        far = param.arg[1] * param.dtype.itemsize > second_cache(target) // 2
-        if far and abs(distance) * param.dtype.itemsize >= LEAST_ROW:
-            with suppress(ScheduleError):
-                kernel = prefetch(kernel, number, rows, 1)
-    return kernel
-
-
-def _ask_for_strips(kernel: Kernel, lane: UOp | None, strip: UOp, rows: UOp) -> Kernel:
-    """Prefetch the next strip of columns while the tiles of this one are computed, if it lies in
-    one piece. Measured on AVX-512, two threads: 1024 takes 0.97 of the time, 2048 0.96. (To ask for
-    all of it in every tile gains nothing: a line that is there is asked for like one that is not.)
-    """
-    for number, load in enumerate(loads(kernel.stores)):
-        if lane in ranges_of(load) and step(load, strip):
-            with suppress(ScheduleError):  # not in one piece
-                return ask(kernel, number, strip, rows)
-    return kernel
-
-
-def _ask_for_matrices(
-    kernel: Kernel, target: Target, matrices: Matrices, grid: list[UOp]
-) -> Kernel:
-    """Prefetch the next matrices of a batch while the tiles of these are computed, if all of them
-    are more than the second cache holds. Measured on AVX-512, two threads: 256 of 64 x 64 take 0.89
-    of the time, 128 of 96 x 96 0.88, 64 of 128 x 128 0.95, 1024 of 32 x 32 0.97."""
-    one, room = matrices.first + matrices.second, second_cache(target)
-    batch = matrices.batch[-1:]
-    if not batch or not 4 * one <= room < one * extent(batch[0]):
-        return kernel
-    tiles = grid[grid.index(batch[0]) + 1 :]
-    read = loads(kernel.stores)
-    for number in reversed(range(len(read))):  # a hint is a load: it moves those after it
-        if step(read[number], batch[0]):
-            with suppress(ScheduleError):  # not in one piece, or read by what is left over alone
-                kernel = ask(kernel, number, batch[0], *tiles)
-    return kernel
 
 
 class Matrices(NamedTuple):
