@@ -64,7 +64,7 @@ def warm(kernels: bytes, tmp_path: Path) -> Path:
 
 
 def file_of(folder: Path) -> Path:
-    return folder / "kernels-2.sqlite"
+    return folder / "kernels-1.sqlite"
 
 
 def damage_the_file(path: Path) -> None:

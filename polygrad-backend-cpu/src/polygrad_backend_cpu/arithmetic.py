@@ -7,11 +7,11 @@ infinities, signed zeros and subnormals are IEEE's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from polygrad.contract import Instr
 from polygrad.dtype import DType, dtypes
 from polygrad.errors import UnsupportedOp
-from polygrad.records import NamedTuple
 from polygrad.uop.ops import Ops
 
 from .body import Body, literal, scalar_type, suffix, type_of, vector, vector_literal

@@ -8,6 +8,7 @@ object, which may come from a disk cache: the key names everything it depends on
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -61,7 +62,7 @@ class LlvmCompiler:
         kept = diskcache.default()
         if kept is None:
             return self._object(text, self.plain_machine)
-        key = diskcache.digest(f"{self.key}\0quickly\0{text}".encode())
+        key = hashlib.sha256(f"{self.key}\0quickly\0{text}".encode()).digest()
         code = kept.get(key)
         if code is None:
             code = self._object(text, self.plain_machine)

@@ -19,9 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from struct import Struct, error
-from typing import Final
-
-from polygrad.records import NamedTuple
+from typing import Final, NamedTuple
 
 _HEADER: Final = Struct("<16sHHIQQQIHHHHHH")
 _SECTION: Final = Struct("<IIQQQQIIQQ")

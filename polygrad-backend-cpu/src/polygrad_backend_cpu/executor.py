@@ -12,6 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -185,9 +186,7 @@ def _setup(
     if not plan.setup:
         return None
     edges = tuple((i, i + 1) for i in range(len(plan.setup) - 1))
-    once = Plan(
-        plan.buffers, plan.setup, plan.programs, plan.arena_bytes, plan.variables, edges=edges
-    )
+    once = replace(plan, steps=plan.setup, setup=(), edges=edges)
     return Prepared(once, programs, arena, allocator, threads)
 
 

@@ -15,12 +15,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from polygrad.contract import Instr, LinearProgram
 from polygrad.dtype import DType, dtypes
 from polygrad.errors import UnsupportedOp
-from polygrad.records import NamedTuple
 from polygrad.uop.ops import Ops
 
 from .lines import Value

@@ -8,12 +8,13 @@ system says of the processor. Where that says nothing (other systems than Linux)
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import mmap
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from polygrad.files import diskcache
-from polygrad.records import NamedTuple
 
 # Lines of /proc/cpuinfo that decide what a processor can do (x86, then Arm).
 _DECISIVE = frozenset({
@@ -44,13 +45,13 @@ def host() -> Host:
         return asked()
     import llvmlite
 
-    what = f"cpu host by line {Host._fields}"  # another version of this class keeps other things
-    key = diskcache.digest(f"{what}\0{llvmlite.__version__}\0{text}".encode())
+    what = f"cpu host {Host._fields}"  # another version of this class keeps other things
+    key = hashlib.sha256(f"{what}\0{llvmlite.__version__}\0{text}".encode()).digest()
     entry = known.get(key)
     if entry is not None:
-        return Host(*entry.decode().split("\n"))
+        return Host(*json.loads(entry))
     found = asked()
-    known.put(key, "\n".join(found).encode())
+    known.put(key, json.dumps(found).encode())
     return found
 
 

@@ -6,10 +6,9 @@ one around it is known by its name.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from polygrad.dtype import DType
-from polygrad.records import NamedTuple
 from polygrad.uop.ops import Ops
 
 

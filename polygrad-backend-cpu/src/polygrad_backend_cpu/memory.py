@@ -12,10 +12,10 @@ import ctypes
 import mmap
 import sys
 import threading
+from typing import NamedTuple
 
 from polygrad.errors import DeviceMemoryError
 from polygrad.plugin import Allocator, Device
-from polygrad.records import NamedTuple
 
 ALIGN = 64
 SMALL = 1 << 20  # below: a piece of a slab

@@ -8,11 +8,11 @@ access says so by alias scopes, so a store to one buffer blocks no load of anoth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from polygrad.contract import Instr, LinearProgram, Source
 from polygrad.dtype import DType, dtypes
 from polygrad.plugin import Renderer
-from polygrad.records import NamedTuple
 from polygrad.target import Target
 from polygrad.uop.ops import Ops
 

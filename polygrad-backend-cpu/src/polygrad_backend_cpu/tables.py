@@ -10,10 +10,9 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from polygrad.contract import LinearProgram, Postfix, evaluate
-from polygrad.records import NamedTuple
 
 from . import layout
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from polygrad.errors import DeviceUnavailable
 from polygrad.plugin import Compiler, Renderer
-from polygrad.records import NamedTuple
 from polygrad.target import Target
 
 if TYPE_CHECKING:

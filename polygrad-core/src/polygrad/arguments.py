@@ -10,15 +10,13 @@ same is a fault of ours, and its error stays as it is.
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import ArgumentError, did_you_mean, is_ours, one, shown, whose
-
-if TYPE_CHECKING:
-    import inspect
 
 
 def blame(
@@ -30,8 +28,6 @@ def blame(
         return text
     if not _raised_by_us(error):
         return ""
-    import inspect
-
     signature = inspect.signature(entry)
     for parameter, value in signature.bind(*args, **kwargs).arguments.items():
         kind = _annotation(entry, signature.parameters[parameter])
@@ -72,8 +68,6 @@ def _unbound(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> str:
     """The error of arguments that do not fit the parameters at all; an empty string if they do."""
-    import inspect  # 10 ms, which only those wait for who made a mistake
-
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a function in C that tells nothing
@@ -109,8 +103,6 @@ def _annotation(entry: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         return Any
     if not isinstance(kind, str):
         return kind
-    import inspect
-
     try:
         return eval(kind, inspect.unwrap(entry).__globals__)  # our own source text
     except NameError:

@@ -68,10 +68,10 @@ gives `other`, 0 without one. The gate of a vector is one bool for all lanes or,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from .dtype import DType
-from .records import Frozen, NamedTuple
 from .uop.ops import Ops
 
 
@@ -105,7 +105,8 @@ class VariableSpec(NamedTuple):
 Postfix = tuple[int | float | str, ...]
 
 
-class LinearProgram(Frozen):
+@dataclass(frozen=True, slots=True)
+class LinearProgram:
     """One kernel, legal for its Target. Blocks of `grid` are independent: any order, any worker."""
 
     name: str
@@ -311,7 +312,8 @@ class CopyStep(NamedTuple):
     nbytes: int
 
 
-class Plan(Frozen):
+@dataclass(frozen=True, slots=True)
+class Plan:
     """A program of one device: integers only, so it serialises as it is."""
 
     buffers: tuple[PlanBuffer, ...]
@@ -320,4 +322,4 @@ class Plan(Frozen):
     arena_bytes: int = 0
     variables: tuple[VariableSpec, ...] = ()
     setup: tuple[Launch | CopyStep, ...] = ()
-    edges: tuple[tuple[int, int], ...] = ()  # (step, later step that must see it)
+    edges: tuple[tuple[int, int], ...] = field(default=())  # (step, later step that must see it)

@@ -21,9 +21,7 @@ Noune et al., "8-bit numerical formats for deep neural networks", 2022 (fnuz).
 from __future__ import annotations
 
 import math
-from typing import Final
-
-from .records import NamedTuple
+from typing import Final, NamedTuple
 
 
 class FloatLayout(NamedTuple):

@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from .dtype import dtypes
 from .errors import GradientError
 from .gradient_windows import shrunk, window
-from .records import NamedTuple
 from .schedule.moving import reverse
 from .uop.ops import Ops, Shape, UOp
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import told
-from .records import NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-
-from .records import Frozen
 
 if TYPE_CHECKING:
     from .contract import Binary, LinearProgram, Plan, Source
@@ -39,8 +38,10 @@ H = TypeVar("H")  # a backend's opaque handle of one piece of memory
 # ---- descriptors: eq=False, because a plugin manager refuses a plugin that equals another
 
 
-class _Checked(Frozen):
-    """Data whose fields are what `_FIELDS` says of their names. Raises TypeError."""
+class _Checked:
+    """A dataclass whose fields are what `_FIELDS` says of their names. Raises TypeError."""
+
+    __slots__ = ()
 
     def __post_init__(self) -> None:
         for field, (expected, fits) in _FIELDS.items():
@@ -71,7 +72,8 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-class DevicePlugin(_Checked, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DevicePlugin(_Checked):
     """A kind of device. `api` is the least plugin API the package needs."""
 
     name: str  # equals the entry point's name
@@ -84,7 +86,8 @@ class DevicePlugin(_Checked, kw_only=True, eq=False):
     cross: str = ""  # "package.module:function", (arch: str) -> CrossTools: with no machine here
 
 
-class FormatPlugin(_Checked, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FormatPlugin(_Checked):
     """A file format: how to know it, and where its reader and writer are."""
 
     name: str
@@ -96,7 +99,8 @@ class FormatPlugin(_Checked, kw_only=True, eq=False):
     summary: str = ""
 
 
-class ModelPlugin(_Checked, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelPlugin(_Checked):
     """A family of models, by the architecture names that checkpoints carry."""
 
     name: str
@@ -109,6 +113,7 @@ class ModelPlugin(_Checked, kw_only=True, eq=False):
 Descriptor = DevicePlugin | FormatPlugin | ModelPlugin
 
 
+@dataclass(frozen=True, slots=True)
 class Probe(_Checked):
     """What a probe returns; it never raises. Without `hardware` there is nothing to drive here."""
 
@@ -120,7 +125,8 @@ class Probe(_Checked):
     hardware: bool = True
 
 
-class CrossTools(Frozen):
+@dataclass(frozen=True, slots=True)
+class CrossTools:
     """What compiles for a machine that is not here (`polygrad compile`)."""
 
     target: Target

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import metadata, plugin, settings
@@ -67,19 +68,21 @@ INSTALL: dict[str, str] = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """One candidate for a name."""
 
-    def __init__(
-        self, group: str, name: str, value: str, dist: str, version: str, load: Callable[[], Any]
-    ) -> None:
-        self.group, self.name, self.value = group, name, value  # "package.module:attribute"
-        self.dist, self.version, self.load = dist, version, load
-        self.state = "found"
-        self.descriptor: Descriptor | Any = None  # of a plugin with hooks: the module or object
-        self.load_ms = 0.0
-        self.failure: tuple[type[PolygradError], str, BaseException | None] | None = None
-        self.probe: plugin.Probe | None = None  # kept by the device room
+    group: str
+    name: str
+    value: str  # "package.module:attribute"
+    dist: str
+    version: str
+    load: Callable[[], Any]
+    state: str = "found"
+    descriptor: Descriptor | Any = None  # of a plugin with hooks: the module or object
+    load_ms: float = 0.0
+    failure: tuple[type[PolygradError], str, BaseException | None] | None = None
+    probe: plugin.Probe | None = field(default=None)  # kept by the device room
 
     @property
     def kind(self) -> str:

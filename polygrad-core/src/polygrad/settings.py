@@ -15,10 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import SettingError, SettingWarning, UnknownName, did_you_mean, public, user_level
-from .records import NamedTuple
 
 # ---- readers: text of an environment variable -> value; ValueError says what was expected
 

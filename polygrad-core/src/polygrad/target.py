@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .dtype import DType
-from .records import Frozen, NamedTuple
 from .uop.ops import Ops
 
 
@@ -23,7 +23,8 @@ class MatrixUnit(NamedTuple):
     threads: int
 
 
-class Target(Frozen, kw_only=True, eq=False):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
     """A machine as the compiler sees it. What `ops` lacks is decomposed before rendering.
 
     What every machine must have stands in `device/least.py`; a device with less is not opened.
@@ -43,7 +44,7 @@ class Target(Frozen, kw_only=True, eq=False):
     # Error of a listed operation in units of the last place, 0 if not stated. Of EXP2, LOG2, SIN,
     # RECIP and RSQRT the compiler takes its own polynomials where the machine's error is above 2;
     # the kit allows each operation what is stated (those five 4 if nothing is).
-    ulp: Mapping[tuple[Ops, DType], float] = MappingProxyType({})
+    ulp: Mapping[tuple[Ops, DType], float] = field(default_factory=dict)
     # What of IEEE 754 the machine does: "nan" and "subnormal" numbers as they should be (if not,
     # the kit leaves them out), "no_contract" (no MUL and ADD rounded as one; if they are, the kit
     # allows small differences), "inf_literal" (its language has infinities; kept for later).

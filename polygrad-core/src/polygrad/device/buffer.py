@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..errors import DeviceContractError, DeviceMemoryError, StateError
 from ..plugin import Device
-from ..records import NamedTuple
 from . import get, opened
 
 __all__ = ["Buffer", "Pool", "Usage", "exchange", "pool", "pools", "size_class"]

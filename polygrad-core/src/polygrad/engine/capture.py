@@ -13,11 +13,10 @@ import operator
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtype import DType, dtypes
 from ..errors import CaptureError
-from ..records import NamedTuple
 from ..schedule.cache import scalar_variable
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.provenance import Site, here

@@ -8,21 +8,20 @@ module, through the disk cache.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import settings
-from .._digest import blake2b
 from ..contract import Binary, LinearProgram, Source
 from ..device import loading
 from ..hooks import installed as hooks
 from ..plugin import Device
-from ..records import NamedTuple
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rewrite, substitute
 from . import tuning, witness
@@ -237,7 +236,7 @@ def canonical(sink: UOp, variables: Sequence[UOp]) -> UOp:
 def content_name(sink: UOp) -> str:
     """`k_` and a hash of what the kernel is: the same in every process."""
     numbers: dict[UOp, int] = {}
-    text = blake2b(digest_size=10)
+    text = hashlib.blake2b(digest_size=10)
     for node in toposort((sink,)):
         numbers[node] = len(numbers)
         sources = [numbers[s] for s in node.src]

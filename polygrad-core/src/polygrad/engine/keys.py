@@ -12,24 +12,24 @@ gradients, plugins that rewrite kernels) is in the key by what it makes.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .._digest import blake2b
 from ..contract import Source
-from ..files.diskcache import digest, log
+from ..files.diskcache import log
 from ..plugin import Device
-from ..records import fields
 from ..target import Target
 
 # All that `codegen` imports, what writes and reads the entries, and what backends use of that.
 ROOMS = (
-    "codegen", "uop", "_digest.py", "arguments.py", "contract.py", "dtype.py", "errors.py",
-    "float_layout.py", "plugin.py", "records.py", "settings.py", "target.py", "engine/keys.py",
-    "engine/kernels.py", "engine/stored.py", "files/diskcache.py",
+    "codegen", "uop", "arguments.py", "contract.py", "dtype.py", "errors.py", "float_layout.py",
+    "plugin.py", "settings.py", "target.py", "engine/keys.py", "engine/kernels.py",
+    "engine/stored.py", "files/diskcache.py",
 )  # fmt: skip
 
 
@@ -47,13 +47,13 @@ def of_kernels(what: str, device: Device, target: Target, names: Sequence[str]) 
 def of_source(device: Device, source: Source) -> bytes:
     """The hash of a text and of all that turns it into object code."""
     code = source.code
-    text = digest(code if isinstance(code, bytes) else code.encode()).hex()
+    text = hashlib.sha256(code if isinstance(code, bytes) else code.encode()).hexdigest()
     return _key("object", "", _made_by(device), device.target.arch, [text])
 
 
 def described(target: Target) -> str:
     """The same text in every process."""
-    return repr([(name, _plain(getattr(target, name))) for name in fields(target)])
+    return repr([(f.name, _plain(getattr(target, f.name))) for f in dataclasses.fields(target)])
 
 
 def _plain(value: Any) -> Any:
@@ -64,8 +64,10 @@ def _plain(value: Any) -> Any:
 
 
 def _key(what: str, core: str, backend: Sequence[str], machine: str, parts: Sequence[str]) -> bytes:
-    every = (what, core, *backend, machine, *parts)
-    return digest(b"".join([part.encode() + b"\0" for part in every]))
+    digest = hashlib.sha256()
+    for part in (what, core, *backend, machine, *parts):
+        digest.update(part.encode() + b"\0")
+    return digest.digest()
 
 
 def _made_by(device: Device) -> tuple[str, str, str]:
@@ -114,18 +116,18 @@ def _place(module: str) -> str:
 
 def contents(places: Iterable[str]) -> str:
     """A hash of all files below `places`; an empty string if one of those cannot be read."""
-    found = blake2b(digest_size=32)
+    digest = hashlib.sha256()
     try:
         for place in dict.fromkeys(map(_existing, places)):
             for path in sorted(_files(place)):
                 with open(path, "rb", buffering=0) as file:
                     data = file.read()
                 name = os.path.basename(place) + path[len(place) :]
-                found.update(f"{name} {len(data)}\0".encode() + data)
+                digest.update(f"{name} {len(data)}\0".encode() + data)
     except OSError as error:
         log.info("kernels are not kept on disk: %s", error)
         return ""
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _existing(path: str) -> str:

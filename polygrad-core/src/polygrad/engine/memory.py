@@ -13,8 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-
-from ..records import NamedTuple
+from typing import NamedTuple
 
 
 class Lifetime(NamedTuple):

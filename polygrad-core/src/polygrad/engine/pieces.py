@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from ..contract import CopyStep, Launch, Plan
 from ..device.buffer import Buffer, pool
 from ..hooks import installed as hooks
 from ..plugin import Device, StepLoop
-from ..records import replace
 from . import witness
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..codegen import optimize
@@ -24,7 +25,6 @@ from ..errors import PluginWarning, PolygradError, pass_on, told, user_level
 from ..hooks import installed as hooks
 from ..logs import logger
 from ..plugin import Device
-from ..records import replace
 from ..registry import Record
 from ..uop.ops import UOp
 from ..uop.spec_program import verify_program

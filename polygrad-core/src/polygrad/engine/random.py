@@ -8,8 +8,7 @@ given at each run, never as constants: drawing again compiles nothing.
 from __future__ import annotations
 
 import threading
-
-from ..records import NamedTuple
+from typing import NamedTuple
 
 MASK = (1 << 64) - 1
 

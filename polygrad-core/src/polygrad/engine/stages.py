@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import device as devices
 from .. import settings
@@ -20,7 +20,6 @@ from ..device.buffer import Pool, pool
 from ..dtype import DType, dtypes
 from ..errors import DeviceMemoryError, StateError
 from ..plugin import Device
-from ..records import NamedTuple
 from ..schedule import CopyItem, KernelItem, Schedule
 from ..uop.ops import UOp
 from ..uop.sizes import capacity

@@ -3,12 +3,11 @@
 An entry says how to launch each kernel of a module (everything of a LinearProgram but its `ops`)
 and where its object code stands in the disk cache. Its key (`keys.py`) hashes the kernels'
 content names and all that turns a kernel into code, so that an edited compiler is another compiler.
-It is written by `marshal`, which needs no import: who could forge an entry could forge code.
 """
 
 from __future__ import annotations
 
-import marshal
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,11 +26,11 @@ def load(
     if entry is None:
         return None
     try:
-        text = marshal.loads(entry)
+        text = json.loads(entry)
         programs = [_program(p) for p in text["programs"]]
         code = cache.get(bytes.fromhex(text["code"]))
         entries = dict(text["entries"])
-    except (ValueError, EOFError, TypeError, LookupError) as error:
+    except (ValueError, KeyError, TypeError, LookupError) as error:
         log.warning("an entry of %s cannot be read: %s", cache.path, error)
         return None
     return None if code is None else (programs, Binary(code, entries))
@@ -50,14 +49,14 @@ def save(
         "code": code_key.hex(),
         "entries": dict(entries),
     }
-    cache.put(_key(device, [p.name for p in programs]), marshal.dumps(text))
+    cache.put(_key(device, [p.name for p in programs]), json.dumps(text).encode())
 
 
 def _key(device: Device, names: Sequence[str]) -> bytes:
     return keys.of_kernels("kernels", device, device.target, names)
 
 
-# ---- a LinearProgram without its ops, as plain data
+# ---- a LinearProgram without its ops, as JSON
 
 
 def _text(p: LinearProgram) -> dict[str, Any]:

@@ -17,18 +17,19 @@ kernels have no lists, and the reference device no times.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import settings
-from .._digest import blake2b
 from ..errors import DeviceMemoryError
 from ..logs import logger
 from ..plugin import Device
-from ..records import NamedTuple, replace
 from ..uop.ops import UOp
 
 if TYPE_CHECKING:
@@ -86,8 +87,6 @@ def tunable(device: Device) -> bool:
 
 def machine(device: Device) -> str:
     """What a list was made for: the same text on every machine that is alike to the compiler."""
-    import hashlib
-
     from . import keys
 
     target = replace(device.target, cores=1)
@@ -98,7 +97,7 @@ def name_of(content: str, choice: Choice | None) -> str:
     """The name of a kernel that runs by a list of its own."""
     if choice is None:
         return content
-    return f"{content}_{blake2b(repr(choice).encode(), digest_size=5).hexdigest()}"
+    return f"{content}_{hashlib.blake2b(repr(choice).encode(), digest_size=5).hexdigest()}"
 
 
 def choices(device: Device, sinks: Sequence[UOp]) -> dict[UOp, Choice]:
@@ -217,8 +216,6 @@ def _key(device: Device, name: str) -> bytes:
 
 
 def _from_disk(device: Device, name: str) -> Winner | None:
-    import json
-
     from ..codegen.lists import LANGUAGE, read
     from .kernels import cache_of
 
@@ -237,8 +234,6 @@ def _from_disk(device: Device, name: str) -> Winner | None:
 
 
 def _to_disk(device: Device, name: str, winner: Winner) -> None:
-    import json
-
     from ..codegen.lists import LANGUAGE, written
     from .kernels import cache_of
 

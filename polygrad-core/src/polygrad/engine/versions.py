@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from ..records import NamedTuple
 from ..uop.ops import Ops, UOp
 
 _count: Callable[[Any], int] | None = getattr(sys, "getrefcount", None)

@@ -1,7 +1,7 @@
 """Object code on disk, so that the second process compiles nothing.
 
 One SQLite file in the user's cache folder, key = hash of everything that decides the code (what
-that is, `engine/keys.py` and the backends know), value = object code with its own hash. What is
+that is, `engine/keys.py` and the backends know), value = object code with its own sha256. What is
 read from disk will be run, so a folder that somebody else could write to is not used; an entry
 whose hash does not fit is dropped. Nothing here may stop a program: whatever goes wrong is logged,
 and the kernel is compiled.
@@ -14,6 +14,7 @@ host has its own file.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import stat
 import threading
@@ -22,7 +23,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import settings
-from .._digest import blake2b
 from ..errors import user_level
 from ..logs import logger
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logger("cache")
 
-VERSION = 2  # of the file's layout; part of its name
+VERSION = 1  # of the file's layout; part of its name
 TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder holds compiled kernels of polygrad; it may be deleted at any time.\n"
@@ -44,11 +44,6 @@ create table if not exists entries (
     key blob primary key, code blob not null, sha blob not null,
     size integer not null, used integer not null
 )"""
-
-
-def digest(data: bytes) -> bytes:
-    """The hash that keys are made with."""
-    return blake2b(data, digest_size=32).digest()
 
 
 # ---- where
@@ -115,7 +110,7 @@ def _file_name(path: str) -> str:
     if on_network(path):
         import platform
 
-        host = digest(platform.node().encode()).hex()[:12]
+        host = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
         name += f"-{host}"
     return os.path.join(path, name + ".sqlite")
 
@@ -222,7 +217,7 @@ class DiskCache:
         if row is None:
             return None
         code, sha, used = row
-        if not isinstance(code, bytes) or digest(code) != sha:
+        if not isinstance(code, bytes) or hashlib.sha256(code).digest() != sha:
             log.warning("an entry of the kernel cache %s was damaged; it is dropped", self.path)
             db.execute("delete from entries where key=?", (key,))
             return None
@@ -240,7 +235,7 @@ class DiskCache:
             log.debug("cannot note a use in %s: %s", self.path, error)
 
     def _put(self, db: sqlite3.Connection, key: bytes, code: bytes) -> None:
-        sha = digest(code)
+        sha = hashlib.sha256(code).digest()
         row = (key, code, sha, len(code), int(time.time()))
         db.execute("insert or replace into entries values (?, ?, ?, ?, ?)", row)
         (total,) = db.execute("select total(size) from entries").fetchone()

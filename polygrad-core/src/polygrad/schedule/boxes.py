@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..dtype import dtypes
-from ..records import NamedTuple
 from ..uop.linear import coefficient, linear, node, plus, ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute

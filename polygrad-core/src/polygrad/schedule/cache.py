@@ -14,11 +14,10 @@ Keys are compared, never only hashed, so a collision cannot run the wrong Plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..dtype import TENSOR_DTYPES, DType, dtypes
 from ..errors import ArgumentError
-from ..records import NamedTuple
 from ..uop.ops import MOVEMENT, Ops, UOp
 from ..uop.provenance import hand_on
 from ..uop.rewrite import rebuild, substitute

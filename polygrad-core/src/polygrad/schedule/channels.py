@@ -22,9 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
-from ..records import NamedTuple
 from ..uop.linear import coefficient, ranges_of
 from ..uop.ops import MOVEMENT, Ops, UOp, size
 from ..uop.sizes import is_fixed

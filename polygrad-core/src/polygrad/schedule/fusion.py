@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..records import NamedTuple
 from ..uop.linear import ranges_of
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, size, toposort
 from ..uop.sizes import capacity

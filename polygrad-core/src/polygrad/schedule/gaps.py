@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, product
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..dtype import dtypes
-from ..records import NamedTuple
 from ..uop.linear import linear, ranges_of
 from ..uop.ops import Ops, UOp, size
 from .indexing import Index, place, source_index

@@ -57,9 +57,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from ..records import NamedTuple
 from ..uop.linear import coefficient
 from ..uop.ops import ELEMENTWISE, MOVEMENT, Ops, UOp, size, toposort
 from ..uop.sizes import capacity, is_fixed, most

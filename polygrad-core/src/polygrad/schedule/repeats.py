@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
-from ..records import NamedTuple
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.provenance import hand_on
 from ..uop.rewrite import over

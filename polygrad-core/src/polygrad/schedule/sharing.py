@@ -10,9 +10,8 @@ in whatever number, are then one pass over it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from ..records import NamedTuple
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import substitute
 from .items import CopyItem, Item, KernelItem

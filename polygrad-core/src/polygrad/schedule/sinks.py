@@ -5,7 +5,8 @@ Parameters are slots here; whose memory they are, the KernelItem says.
 
 from __future__ import annotations
 
-from ..records import NamedTuple
+from typing import NamedTuple
+
 from ..uop.ops import Ops, UOp
 
 _OTHER = frozenset({Ops.AFTER, Ops.LOCAL, Ops.END, Ops.SCAN})

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from ..gradient_rules import FUNCTIONS
-from ..records import NamedTuple
 from ..schedule.chains import ENOUGH
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import is_fixed

@@ -9,8 +9,8 @@ operations for one, and errors of a few parts in 2^46 for float32. Nothing here 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..records import NamedTuple
 from ..uop.ops import UOp
 from .formulas import product_error
 

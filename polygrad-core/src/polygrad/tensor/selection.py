@@ -9,10 +9,9 @@ as in a stable sort: of equal elements the first come first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..dtype import DType, dtypes
-from ..records import NamedTuple
 from ..uop.kernel import Placeholder, call, finished, library, local
 from ..uop.ops import KernelInfo, Ops, UOp
 from .joining import concatenate

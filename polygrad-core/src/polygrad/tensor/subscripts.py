@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..arguments import converts
 from ..dtype import dtypes
 from ..engine.number import Number as Symbol
 from ..engine.number import distance
 from ..errors import ArgumentError, DTypeError, IndexError_, ShapeError, VaryingSize, shown
-from ..records import NamedTuple
 from ..uop.ops import Shape, UOp, size
 from ..uop.sizes import BoundVariable, Size, Variable, bound_in, clamp, is_fixed, larger, rebound
 from .base import Base, tensor_of

@@ -22,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, dtypes
 from ..errors import SpecError, VaryingSize
-from ..records import NamedTuple
 from .linear import coefficient, linear, ranges_of
 from .ops import KernelInfo, Ops, Shape, UOp, size, toposort
 from .rewrite import rebuild

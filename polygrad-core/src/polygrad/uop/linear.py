@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
-from .._digest import blake2b
 from ..dtype import dtypes
 from .ops import Ops, UOp, toposort
 

@@ -18,11 +18,10 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..dtype import DType, canonical, dtypes, misfit
 from ..errors import SpecError
-from ..records import NamedTuple
 from .node import Parts, entered, filled, live_nodes, living
 from .opcodes import (
     BINARY,

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import is_ours
-from ..records import NamedTuple
 from .ops import UOp
 
 _set: Final = object.__setattr__
