@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from polygrad.files import diskcache
+
 pytest.importorskip("polygrad_backend_cpu")
 
 PROGRAM = """
@@ -64,7 +66,7 @@ def warm(kernels: bytes, tmp_path: Path) -> Path:
 
 
 def file_of(folder: Path) -> Path:
-    return folder / "kernels-1.sqlite"
+    return folder / f"kernels-{diskcache.VERSION}.sqlite"
 
 
 def damage_the_file(path: Path) -> None:

@@ -63,10 +63,41 @@ def test_an_entry_larger_than_the_cap_is_not_kept(tmp_path: Path) -> None:
     assert cache.get(KEY) is None
 
 
-def test_a_damaged_entry_is_dropped(cache: DiskCache) -> None:
-    cache.put(KEY, b"code")
+DAMAGE = {
+    "other code": "update entries set code=x'00'",
+    "text": "update entries set code='text'",
+    "the key of another": f"update entries set key=x'{KEY.hex()}'",
+    "no time of use": "update entries set used='never'",
+    "no size": "update entries set size='large'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_entry_is_dropped(cache: DiskCache, damage: str) -> None:
+    cache.put(OTHER if "key=" in damage else KEY, b"code")
     with sqlite3.connect(cache.path) as db:
-        db.execute("update entries set code=?", (b"evil",))
+        db.execute(damage)
+    assert cache.get(KEY) == (b"code" if "size" in damage else None)
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) == b"code"
+
+
+def test_sizes_that_are_none_do_not_stop_the_cap(tmp_path: Path) -> None:
+    cache = DiskCache(str(tmp_path / "kernels.sqlite"), 1000)
+    cache.put(OTHER, bytes(600))
+    with sqlite3.connect(cache.path) as db:
+        db.execute("update entries set size='600 bytes'")
+    cache.put(KEY, bytes(900))
+    assert cache.get(KEY) == bytes(900)
+
+
+def test_names_that_are_no_text_start_anew(cache: DiskCache) -> None:
+    cache.put(KEY, b"code")
+    cache.close()
+    path = Path(cache.path)
+    whole = path.read_bytes()
+    assert whole.count(b"sqlite_autoindex_entries_1") == 1
+    path.write_bytes(whole.replace(b"sqlite_autoindex", b"sqlit\xe5_autoindex"))
     assert cache.get(KEY) is None
     cache.put(KEY, b"code")
     assert cache.get(KEY) == b"code"

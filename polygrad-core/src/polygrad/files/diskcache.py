@@ -1,8 +1,8 @@
 """Object code on disk, so that the second process compiles nothing.
 
 One SQLite file in the user's cache folder, key = hash of everything that decides the code (what
-that is, `engine/keys.py` and the backends know), value = object code with its own sha256. What is
-read from disk will be run, so a folder that somebody else could write to is not used; an entry
+that is, `engine/keys.py` and the backends know), value = object code with the sha256 of both. What
+is read from disk will be run, so a folder that somebody else could write to is not used; an entry
 whose hash does not fit is dropped. Nothing here may stop a program: whatever goes wrong is logged,
 and the kernel is compiled.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logger("cache")
 
-VERSION = 1  # of the file's layout; part of its name
+VERSION = 2  # of the file's layout; part of its name
 TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder holds compiled kernels of polygrad; it may be deleted at any time.\n"
@@ -169,7 +169,7 @@ class DiskCache:
                 return action(self._open(), *arguments)
             except sqlite3.OperationalError as error:  # busy, read-only, disk full
                 log.info("the kernel cache %s is of no help now: %s", self.path, error)
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # names are text
                 log.warning(
                     "the kernel cache %s was damaged (%s); it starts anew", self.path, error
                 )
@@ -191,7 +191,7 @@ class DiskCache:
         )
         try:
             _set_up(connection)
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):
             connection.close()
             raise
         self.connection, self.process = connection, os.getpid()
@@ -217,7 +217,8 @@ class DiskCache:
         if row is None:
             return None
         code, sha, used = row
-        if not isinstance(code, bytes) or hashlib.sha256(code).digest() != sha:
+        whole = isinstance(code, bytes) and isinstance(used, int)
+        if not whole or _hash_of(key, code) != sha:
             log.warning("an entry of the kernel cache %s was damaged; it is dropped", self.path)
             db.execute("delete from entries where key=?", (key,))
             return None
@@ -235,15 +236,16 @@ class DiskCache:
             log.debug("cannot note a use in %s: %s", self.path, error)
 
     def _put(self, db: sqlite3.Connection, key: bytes, code: bytes) -> None:
-        sha = hashlib.sha256(code).digest()
-        row = (key, code, sha, len(code), int(time.time()))
+        row = (key, code, _hash_of(key, code), len(code), int(time.time()))
         db.execute("insert or replace into entries values (?, ?, ?, ?, ?)", row)
         (total,) = db.execute("select total(size) from entries").fetchone()
         if total > self.limit:
             self._drop(db, total - self.limit * _FULL)
 
     def _drop(self, db: sqlite3.Connection, excess: float) -> None:
-        rows = db.execute("select key, size from entries order by used, rowid").fetchall()
+        rows = db.execute(
+            "select key, cast(size as integer) from entries order by used, rowid"
+        ).fetchall()
         dropped = 0
         for key, size in rows[:-1]:  # never the newest
             if dropped >= excess:
@@ -251,6 +253,11 @@ class DiskCache:
             db.execute("delete from entries where key=?", (key,))
             dropped += size
         db.execute("pragma incremental_vacuum")
+
+
+def _hash_of(key: bytes, code: bytes) -> bytes:
+    """Of an entry: a damaged index may find one by the key of another."""
+    return hashlib.sha256(key + code).digest()
 
 
 def _set_up(db: sqlite3.Connection) -> None:
