@@ -15,7 +15,7 @@ from polygrad.codegen.lower import lower
 from polygrad.codegen.recipes import choose
 from polygrad.codegen.transform import unmix
 from polygrad.contract import Instr, LinearProgram
-from polygrad.dtype import dtypes
+from polygrad.dtype import DType, dtypes
 from polygrad.schedule import schedule
 from polygrad.target import Target
 from polygrad.uop.linear import coefficient, ranges_of
@@ -347,6 +347,21 @@ def test_what_a_result_meets_is_asked_for_down_a_strip() -> None:
     slope = Tensor.empty(256, 512).T @ Tensor.empty(256, 784)
     assert asked(of_products(weight - slope)) == [(6 * 784, 512 * 784)]
     assert not asked(of_products(Tensor.empty(784) - slope))
+
+
+@pytest.mark.parametrize("target", ["narrow", "short"])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16])
+@pytest.mark.parametrize(("m", "k", "n", "wide"), [(4096, 64, 16, 512), (127, 2048, 1024, 1024)])
+def test_what_a_result_meets_is_asked_for_once(
+    m: int, k: int, n: int, wide: int, dtype: DType, target: str
+) -> None:
+    """Rows that one tile reads, of a matrix that is wider than the result."""
+    x, w, z = Tensor.empty(m, k, dtype=dtype), Tensor.empty(k, n), Tensor.empty(m, wide)
+    out = x @ w.cast(dtype) + z[:, :n].cast(dtype)
+    machine = SHORT if target == "short" else WIDE
+    lanes = machine.vector_bytes // 4
+    for item in schedule([out.uop], "cpu", lanes=lambda device: lanes).items:
+        compile_kernel(item.sink, machine, "k")
 
 
 def test_what_is_near_for_the_next_place_of_a_window_is_read_then() -> None:

@@ -102,7 +102,9 @@ def ask_ahead(kernel: Kernel, target: Target, loop: UOp, least: int = LEAST_ROW)
     far: dict[UOp, list[UOp]] = {}
     for load in read:
         param, distance = load.src[0].src[0], step(load, loop)
-        if param.op is Ops.PARAM and param.arg[1] * param.dtype.itemsize > part and distance:
+        if load.arg is not None or param.op is not Ops.PARAM or not distance:
+            continue  # asked for already, or near
+        if param.arg[1] * param.dtype.itemsize > part:
             if least <= abs(distance) * param.dtype.itemsize <= part:
                 far.setdefault(param, []).append(load)
     for some in far.values():
