@@ -217,8 +217,7 @@ class DiskCache:
         if row is None:
             return None
         code, sha, used = row
-        whole = isinstance(code, bytes) and isinstance(used, int)
-        if not whole or _hash_of(key, code) != sha:
+        if not isinstance(code, bytes) or not isinstance(used, int) or _hash_of(key, code) != sha:
             log.warning("an entry of the kernel cache %s was damaged; it is dropped", self.path)
             db.execute("delete from entries where key=?", (key,))
             return None
