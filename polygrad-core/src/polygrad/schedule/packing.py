@@ -3,7 +3,7 @@
 A register tile walks down a strip of columns that is one or two cache lines wide. In a large
 row-major matrix each step of that walk is another page, and a row length that is a power of two
 maps all of them to a few cache sets. So the factor is copied once into panels, one after another,
-[columns / 32][k][32], which the tile reads as one stream. The copy costs k * n, the product
+[columns / width][k][width], which the tile reads as one stream. The copy costs k * n, the product
 m * k * n: from a few hundred rows on it is 1-3 % (measured on AVX2, one thread: matmul 1024 goes
 from 44 to 94 GFLOP/s, x @ w.T at 512 from 68 to 89, matmul 512 stays at 87; of 8192 rows and 256
 columns x @ w.T goes from 0.39 to 1.0 of torch, x @ w from 0.70 to 1.0). A panel has the two vectors

@@ -179,7 +179,9 @@ def _packed(node: UOp, lanes: int, view: View) -> UOp:
     channels = turned(node, lanes)
     if channels is not None:
         return channels.plain()
-    made = node if view is View.PART else in_terms(packed(node, lanes), lanes)
+    made = node if view is View.PART else packed(node, lanes)
+    if made is node and view is not View.PART:
+        made = in_terms(node, lanes)  # no product of matrices
     return widened(made).contiguous() if view is View.TURNED and made is not node else widened(made)
 
 

@@ -29,12 +29,11 @@ def ask_for_operands(kernel: Kernel, target: Target, rows: UOp) -> Kernel:
     summed = set(loads(kernel.reductions))
     for number, load in enumerate(loads(kernel.stores)):
         param, distance = load.src[0].src[0], step(load, rows)
-        if load in summed or param.op is not Ops.PARAM or not distance:
+        if load in summed or load.arg is not None or param.op is not Ops.PARAM or not distance:
             continue
         far = param.arg[1] * param.dtype.itemsize > second_cache(target) // 2
         if far and abs(distance) * param.dtype.itemsize >= LEAST_ROW:
-            with suppress(ScheduleError):
-                kernel = prefetch(kernel, number, rows, 1)
+            kernel = prefetch(kernel, number, rows, 1)
     return kernel
 
 
