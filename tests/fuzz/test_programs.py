@@ -4,6 +4,8 @@ fixed.
 
 from __future__ import annotations
 
+import signal
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,3 +172,15 @@ def test_programs_that_fail_only_together_are_joined() -> None:
 def test_the_command_prints_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert fuzz.main(["-n", "3", "--devices", "interp", "--seed", "5"]) == 0
     assert capsys.readouterr().out.startswith("3 programs from seed 5, ")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
+def test_a_batch_hangs_by_the_processor_and_not_by_a_clock_that_others_hold_up() -> None:
+    with fuzz_run.deadline(0.2):
+        time.sleep(0.4)  # as a process that is stopped
+    with pytest.raises(TimeoutError, match=r"no result within 0\.2 s"), fuzz_run.deadline(0.2):
+        while True:
+            pass
+    with pytest.raises(TimeoutError), fuzz_run.deadline(0.05):
+        time.sleep(60)  # as one that waits for what never comes
+    assert signal.getitimer(signal.ITIMER_REAL) == signal.getitimer(signal.ITIMER_PROF) == (0, 0)

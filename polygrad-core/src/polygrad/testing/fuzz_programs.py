@@ -170,7 +170,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--batch", type=int, default=16, help="programs that are realised together")
     users = "every so many batches are compiled as for users, the others quickly; 1: all"
     add("--users", type=int, default=4, help=users)
-    add("--limit", type=int, default=90, help="seconds after which a batch counts as hanging")
+    hangs = "seconds of the processor, or tenfold by the clock, for a batch to hang"
+    add("--limit", type=int, default=90, help=hangs)
     add("--most", type=int, default=5, help="stop after this many failures")
     add("--save", type=Path, default=Path("tests/regressions"), help="where failures are kept")
     add("--keep", action="store_true", help="save failures; otherwise they are only printed")

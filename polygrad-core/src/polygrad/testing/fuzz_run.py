@@ -38,7 +38,7 @@ class Setup(NamedTuple):
     left_out: tuple[str, ...] = ()  # recipes that are not asked
     sizes: int = 0  # the number of a choice of bounded axes (fuzz_sizes); 0: none
     quick: bool = False  # new kernels are compiled by the quickest way that the compiler has
-    limit: int = 90  # seconds for one batch, on a busy machine
+    limit: int = 90  # seconds of the processor for one batch
 
     def __str__(self) -> str:
         fusion = "" if self.fusion else " without fusion"
@@ -81,8 +81,9 @@ class Setup(NamedTuple):
 
 
 @contextmanager
-def deadline(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError when the block takes longer, where signals allow it."""
+def deadline(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError when the block takes more seconds of the processor, or ten times as many
+    by the clock, where signals allow it: a machine that others keep busy makes nothing hang."""
     main = threading.current_thread() is threading.main_thread()
     if not (main and hasattr(signal, "setitimer")):
         yield
@@ -91,13 +92,19 @@ def deadline(seconds: int) -> Iterator[None]:
     def late(number: int, frame: object) -> None:
         raise TimeoutError(f"no result within {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = (
+        (signal.ITIMER_PROF, signal.SIGPROF, seconds),
+        (signal.ITIMER_REAL, signal.SIGALRM, 10 * seconds),
+    )
+    before = {number: signal.signal(number, late) for _, number, _ in timers}
+    for timer, _, most in timers:
+        signal.setitimer(timer, most)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer, number, _ in timers:
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 @contextmanager
