@@ -1,0 +1,38 @@
+"""How sums of what lies in memory are read, looked at without running them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polygrad import device as devices
+from polygrad.codegen.kernel import Kernel, canonical, length, nodes_of
+from polygrad.codegen.recipes import choose
+from polygrad.dtype import dtypes
+from polygrad.schedule import schedule
+from polygrad.target import Target
+from polygrad.uop.linear import coefficient
+from polygrad.uop.ops import Ops, UOp
+
+CACHES = (32 << 10, 512 << 10)
+SHORT = replace(
+    devices.get("cpu").target, vector_bytes=32, registers=16, cache_bytes=CACHES, cores=2
+)
+WIDE = replace(SHORT, vector_bytes=64, registers=32)
+
+
+def summed(shape: tuple[int, ...], axis: int, target: Target) -> Kernel:
+    x = UOp.buffer(dtypes.float32, shape, "cpu").reduce(Ops.ADD, (axis,))
+    return choose(canonical(schedule([x], "cpu").items[-1].sink), target)
+
+
+def test_rows_from_memory_are_read_four_at_a_time_where_vectors_are_short() -> None:
+    def strands(n: int, k: int, target: Target = SHORT) -> list[int]:
+        made = summed((n, k), 1, target)
+        (load,) = (u for u in nodes_of(made.stores) if u.op is Ops.LOAD)
+        apart = [coefficient(load.src[0].src[1], r) for r in made.of_kind("unroll")]
+        return [*map(length, made.of_kind("unroll")), *(a or 0 for a in apart)]
+
+    assert strands(4096, 4096) == [4, 4 * 4096]
+    assert strands(64, 1 << 18) == [4, 1 << 18]
+    assert strands(50257, 768) == [4, 0]  # what is left over is covered: no constant step
+    assert strands(4096, 4096, WIDE) == strands(32, 4096) == strands(64, 1024) == []
