@@ -36,3 +36,16 @@ def test_rows_from_memory_are_read_four_at_a_time_where_vectors_are_short() -> N
     assert strands(64, 1 << 18) == [4, 1 << 18]
     assert strands(50257, 768) == [4, 0]  # what is left over is covered: no constant step
     assert strands(4096, 4096, WIDE) == strands(32, 4096) == strands(64, 1024) == []
+
+
+def test_rows_are_added_to_a_strip_of_columns_eight_at_a_time_where_vectors_are_short() -> None:
+    def abreast(n: int, target: Target = SHORT) -> list[int]:
+        return [length(r) for r in summed((n, 4096), 0, target).of_kind("unroll")]
+
+    assert abreast(4096) == [8]
+    assert abreast(4100) == abreast(4096, WIDE) == [4]
+    assert abreast(4099) == []
+    for target in (SHORT, WIDE):  # a strip of 8 KB
+        made = summed((4096, 4096), 0, target)
+        strip = [length(r) for r in made.of_kind("loop") if r not in made.reduced]
+        assert strip == [8192 // target.vector_bytes]
