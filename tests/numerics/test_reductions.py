@@ -207,4 +207,5 @@ def test_rows_from_memory(device: str, shape: tuple[int, int], rng: np.random.Ge
     near = {"rtol": 1e-5, "atol": 2e-4}
     np.testing.assert_allclose((rows @ row).numpy(), wide @ x, **near)
     np.testing.assert_allclose((rows.sum(1) * 2 + 1).numpy(), wide.sum(1) * 2 + 1, **near)
+    np.testing.assert_allclose(rows.exp().sum(1).numpy(), np.exp(wide).sum(1), rtol=1e-5)
     np.testing.assert_array_equal(rows.max(1).numpy(), w.max(1))

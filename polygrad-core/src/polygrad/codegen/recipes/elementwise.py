@@ -34,6 +34,7 @@ from .common import (
     contiguous_output,
     cost,
     factored,
+    has_pairs,
     in_order,
     into_lanes,
     lanes_for,
@@ -85,9 +86,7 @@ def _abreast(kernel: Kernel, vector: UOp, target: Target) -> int:
     long.)"""
     lanes = lanes_for(kernel, target)
     near = all(s.src[0].src[0].op is Ops.LOCAL for s in kernel.stores)
-    pair = 2 * target.vector_bytes
-    long = pair <= hints.LINE and pair in target.memory_bytes
-    long = long and _written(kernel) > target.cache_bytes[0]
+    long = has_pairs(target) and _written(kernel) > target.cache_bytes[0]
     dear = max(cost(s.src[1]) for s in kernel.stores) >= DEAR
     pairs = (near or long) and dear and divides(steps(vector), 2 * lanes)
     return 2 * lanes if pairs else lanes

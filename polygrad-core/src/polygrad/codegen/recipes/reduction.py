@@ -39,6 +39,7 @@ from .common import (
     cost,
     factored,
     goes_far,
+    has_pairs,
     in_order,
     into_lanes,
     lanes_for,
@@ -122,9 +123,11 @@ def _rows(
     if rows and vector is not None and static(vector) and length(vector) % lanes == 0:
         kernel, rows = _delay(kernel, target, rows, vector, along)
     for loop in along:
-        kernel, outer, _ = into_lanes(kernel, loop, lanes)
-        if outer is not None and extent(outer) >= 2 * count:
-            kernel = _accumulate(kernel, outer, count)
+        abreast = _abreast(kernel, target, loop, lanes)
+        kernel, outer, _ = into_lanes(kernel, loop, abreast * lanes)
+        left = count // abreast
+        if left > 1 and outer is not None and extent(outer) >= 2 * left:
+            kernel = _accumulate(kernel, outer, left)
     if vector is not None:
         kernel, _, _ = into_lanes(kernel, vector, lanes)
     kernel = _print_short(kernel)
@@ -187,6 +190,13 @@ def _delay(
         with suppress(ScheduleError):  # it does not walk a row as the stores do
             return delay(made, inner, loop, vector), [*rows[:-1], outer]
     return kernel, rows
+
+
+def _abreast(kernel: Kernel, target: Target, loop: UOp, lanes: int) -> int:
+    """Vectors side by side that are one value, in place of as many accumulators: two of what is
+    dear and comes out even. (AVX2, two threads: softmax of 4096 x 4096 takes 0.84 of the time.)"""
+    dear = has_pairs(target) and _dearest(kernel, loop) >= DEAR
+    return 2 if dear and divides(steps(loop), 2 * ACCUMULATORS * lanes) else 1
 
 
 def _dearest(kernel: Kernel, loop: UOp) -> int:
