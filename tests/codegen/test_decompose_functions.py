@@ -27,6 +27,7 @@ FUNCTIONS: dict[Ops, Callable[[Any], Any]] = {
     Ops.SIN: np.sin,
     Ops.COS: np.cos,
     Ops.TANH: np.tanh,
+    Ops.SIGMOID: lambda x: 1 / (1 + np.exp(-x)),
     Ops.ERF: scipy.special.erf,
 }
 MAX_ULP = 2.0
@@ -70,6 +71,7 @@ HARDEST = (
     (Ops.SIN, 1.6, 1.7),
     (Ops.COS, 3.0, 3.12),
     (Ops.TANH, 0.3, 0.32),
+    (Ops.SIGMOID, -0.000344, -0.000346),
     (Ops.ERF, 0.21, 0.23),
 )
 
@@ -165,11 +167,12 @@ def test_exact_values(scalars: Any, dtype: Any) -> None:
     assert run(Ops.LOG2, powers_of_two) == whole
     assert run(Ops.EXP, [0.0]) + run(Ops.LOG, [1.0]) + run(Ops.COS, [0.0]) == [1.0, 0.0, 1.0]
     assert run(Ops.TANH, [50.0]) + run(Ops.ERF, [-50.0]) == [1.0, -1.0]
+    assert run(Ops.SIGMOID, [50.0, 0.0, -800.0]) == [1.0, 0.5, 0.0]
 
 
 def test_bounded_functions_stay_in_bounds(scalars: Any) -> None:
     x = arguments(np.float32, 9, 200_000)
-    for op in (Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF):
+    for op in (Ops.SIN, Ops.COS, Ops.TANH, Ops.SIGMOID, Ops.ERF):
         value = scalars.run(op, x)
         assert np.nanmax(np.abs(value)) <= 1.0
 
@@ -210,6 +213,7 @@ COST = {
     Ops.LOG: 40,
     Ops.LOG2: 38,
     Ops.TANH: 37,
+    Ops.SIGMOID: 26,
     Ops.ERF: 48,
     Ops.SIN: 90,
     Ops.COS: 90,
@@ -217,7 +221,7 @@ COST = {
     Ops.FMOD: 120,
 }
 DECAY = 24  # of an exp of what is at most 0
-FUSED = {Ops.EXP: 20, Ops.EXP2: 15, Ops.TANH: 28, Ops.ERF: 32}  # where there is an FMA
+FUSED = {Ops.EXP: 20, Ops.EXP2: 15, Ops.TANH: 28, Ops.SIGMOID: 17, Ops.ERF: 32}  # with an FMA
 FUSED_DECAY = 16
 FREE = {Ops.CONST, Ops.BITCAST, Ops.LOAD, Ops.INDEX, Ops.PARAM}
 

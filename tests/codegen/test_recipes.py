@@ -30,9 +30,9 @@ def leaf(*shape: int) -> UOp:
     return UOp.buffer(dtypes.float32, shape, "cpu")
 
 
-def chosen(root: UOp) -> Kernel:
-    """The last kernel of a graph, as WIDE should run it."""
-    return choose(canonical(schedule([root], "cpu").items[-1].sink), WIDE)
+def chosen(root: UOp, target: Target = WIDE) -> Kernel:
+    """The last kernel of a graph, as a machine should run it."""
+    return choose(canonical(schedule([root], "cpu").items[-1].sink), target)
 
 
 def matmul(a: UOp, b: UOp) -> UOp:
@@ -287,6 +287,14 @@ def of_products(root: Tensor, target: Target = SHORT) -> Kernel:
     kernels = [choose(canonical(i.sink), target) for i in items]
     (kernel,) = (k for k in kernels if k.recipe == "contraction")
     return kernel
+
+
+def test_long_chains_are_computed_two_vectors_abreast_where_one_is_no_line() -> None:
+    target, n = replace(SHORT, memory_bytes=tuple(1 << i for i in range(7))), 1 << 16
+    narrow = replace(target, memory_bytes=target.memory_bytes[:-1])
+    exponentials = [chosen(leaf(k).exp(), target) for k in (n, n + 8, 1 << 12)]
+    others = [chosen(leaf(n) + leaf(n), target), chosen(leaf(n).exp(), narrow)]
+    assert [lanes(k)[-1] for k in (*exponentials, *others)] == [16, 8, 8, 8, 8]
 
 
 @pytest.mark.parametrize(("side", "rows"), [(56, 2), (40, 2), (48, 1), (64, 1)])

@@ -195,3 +195,17 @@ def test_running_extremes_keep_nan(device: str, dtype: str, rng: np.random.Gener
     t = Tensor(x).cast(dtype).realize()
     same(t.cummax(0)[0], np.maximum.accumulate(x))
     same(t.cummin(0)[0], np.minimum.accumulate(x))
+
+
+@pytest.mark.parametrize("shape", [(64, 9001), (67, 8192), (257, 3001), (4099, 201), (96, 7000)])
+def test_rows_from_memory(device: str, shape: tuple[int, int], rng: np.random.Generator) -> None:
+    """Several at a time: their number is a multiple of none, of one, or leaves some over."""
+    w, x = rng.standard_normal(shape), rng.standard_normal(shape[1])
+    w, x = w.astype(np.float32), x.astype(np.float32)
+    wide = w.astype(np.float64)
+    rows, row = Tensor(w), Tensor(x)
+    near = {"rtol": 1e-5, "atol": 2e-4}
+    np.testing.assert_allclose((rows @ row).numpy(), wide @ x, **near)
+    np.testing.assert_allclose((rows.sum(1) * 2 + 1).numpy(), wide.sum(1) * 2 + 1, **near)
+    np.testing.assert_allclose(rows.exp().sum(1).numpy(), np.exp(wide).sum(1), rtol=1e-5)
+    np.testing.assert_array_equal(rows.max(1).numpy(), w.max(1))

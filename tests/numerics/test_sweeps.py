@@ -87,9 +87,13 @@ def test_float32_within_two_ulp(device: str, name: str) -> None:
 
 
 def test_sigmoid_within_two_ulp_where_it_is_hardest(device: str) -> None:
-    """Every float32 from -0.4702 to -0.4699; -0.47008884 is the farthest of all from its value."""
-    first, last = np.array([0.4699, 0.4702], np.float32).view(np.uint32)
-    x = -np.arange(first, last, dtype=np.uint32).view(np.float32)
+    """Every float32 from -0.000346 to -0.000344; -0.0003449918 is the farthest of all from its
+    value. And where 1 is lost beside exp(-x)."""
+    near, far = (
+        -np.arange(*np.array(ends, np.float32).view(np.uint32), dtype=np.uint32).view(np.float32)
+        for ends in ([0.000344, 0.000346], [16.63, 16.65])
+    )
+    x = np.concatenate([near, far])
     ulps, _ = errors(Tensor(x).sigmoid().numpy(), special.expit(x.astype(np.float64)), np.float32)
     assert ulps.max() <= 2.0
 

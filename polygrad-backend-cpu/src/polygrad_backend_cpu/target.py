@@ -84,7 +84,7 @@ def make_target(
         arch=arch,
         ops=native_ops(features, machine),
         vector_bytes=width,
-        memory_bytes=tuple(1 << i for i in range(width.bit_length())),
+        memory_bytes=tuple(1 << i for i in range(width.bit_length() + 1)),
         lane_gates=True,
         shuffle_sources=2,
         registers=registers,

@@ -378,6 +378,8 @@ RULES: Final[dict[Ops, tuple[Rule | None, ...]]] = {
     Ops.SIN: (lambda node, g: g * _alu(Ops.COS, node.src[0]),),
     Ops.COS: (lambda node, g: -(g * _alu(Ops.SIN, node.src[0])),),
     Ops.TANH: (lambda node, g: g * (1.0 - node * node),),
+    # not of the value alone, whose distance from 1 has few digits
+    Ops.SIGMOID: (lambda node, g: g * (node * _alu(Ops.SIGMOID, -node.src[0])),),
     Ops.ERF: (
         lambda node, g: g * _alu(Ops.EXP, -(node.src[0] * node.src[0])) * (2 / math.sqrt(math.pi)),
     ),

@@ -54,7 +54,8 @@ class Target:
     # narrow lanes may be larger: no value has more than vector_bytes lanes.
     vector_bytes: int = 0
     # Sizes that one LOAD or STORE of a buffer may have: with vectors, all powers of two up to
-    # vector_bytes. Addresses are multiples of the element, not of the vector.
+    # vector_bytes. With twice that, programs may have values of two vectors side by side, too.
+    # Addresses are multiples of the element, not of the vector.
     memory_bytes: tuple[int, ...] = ()
     # May the gate of a vector LOAD or STORE have one bit per lane? If not, such an access comes as
     # one for each lane.

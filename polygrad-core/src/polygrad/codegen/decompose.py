@@ -13,7 +13,7 @@ One table, op -> rules, in these files:
 `stored`            dtypes that memory lacks: narrow floats as unsigned words
 `integers`          bools, floor division and modulo, shifts, threefry
 `rounding`          float extremes, reciprocals, FLOOR CEIL TRUNC ROUND
-`elementary`        EXP EXP2 LOG LOG2 TANH ERF
+`elementary`        EXP EXP2 LOG LOG2 TANH SIGMOID ERF
 `trigonometric`     SIN COS
 `power`             POW
 `remainders`        FMOD

@@ -143,17 +143,7 @@ def log1p(x: UOp) -> UOp:
 
 
 def sigmoid(x: UOp) -> UOp:
-    """The larger or the smaller share of 1, by the sign of x. The slope is their product."""
-    larger, smaller = shares(x)
-    return sloped("sigmoid", (x < 0.0).where(smaller, larger), x)
-
-
-def shares(x: UOp) -> tuple[UOp, UOp]:
-    """sigmoid(|x|) = 1 / (1 + z) and sigmoid(-|x|) = z - z z / (1 + z), z = exp(-|x|): no overflow.
-    In z / (1 + z) the rounding of 1 + z would count twice."""
-    z = decay((x < 0.0).where(x, -x))
-    larger = recip(z + 1.0)
-    return larger, z - z * (z * larger)
+    return UOp.alu(Ops.SIGMOID, x)
 
 
 def softplus(x: UOp) -> UOp:
@@ -347,11 +337,6 @@ def _beside_one(x: UOp) -> UOp:
     return recip(large.where(size, sqrt(near * near + 1.0)))
 
 
-def _sigmoid_slope(x: UOp, value: UOp) -> UOp:
-    larger, smaller = shares(x)
-    return larger * smaller
-
-
 def _softsign_slope(x: UOp, value: UOp) -> UOp:
     share = recip(copysign_of(x, x) + 1.0)
     return share * share
@@ -359,7 +344,6 @@ def _softsign_slope(x: UOp, value: UOp) -> UOp:
 
 FUNCTIONS.update(  # from x and the value
     inverse_square=by_slope(lambda x, value: value * (-2.0 / x)),
-    sigmoid=by_slope(_sigmoid_slope),
     softsign=by_slope(_softsign_slope),
     asinh=by_slope(lambda x, _: _beside_one(x)),
     acosh=by_slope(lambda x, _: recip(sqrt(x - 1.0) * sqrt(x + 1.0))),

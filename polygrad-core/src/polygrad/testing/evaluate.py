@@ -287,6 +287,7 @@ _RULES: Final[dict[Ops, Callable[..., Array]]] = {
     Ops.SIN: _wide(np.sin),
     Ops.COS: _wide(np.cos),
     Ops.TANH: _wide(np.tanh),
+    Ops.SIGMOID: _wide(lambda a: 1.0 / (1.0 + np.exp(-a))),
     Ops.ERF: _erf,
     Ops.FLOOR: _plain(np.floor),
     Ops.CEIL: _plain(np.ceil),

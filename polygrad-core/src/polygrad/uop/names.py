@@ -40,6 +40,7 @@ class Names:
     neg, sqrt, reciprocal = _unary(Ops.NEG), _unary(Ops.SQRT), _unary(Ops.RECIP)
     exp, exp2, log, log2 = _unary(Ops.EXP), _unary(Ops.EXP2), _unary(Ops.LOG), _unary(Ops.LOG2)
     sin, cos, tanh, erf = _unary(Ops.SIN), _unary(Ops.COS), _unary(Ops.TANH), _unary(Ops.ERF)
+    sigmoid = _unary(Ops.SIGMOID)
     floor, ceil, trunc, round = (
         _unary(Ops.FLOOR),
         _unary(Ops.CEIL),

@@ -49,6 +49,7 @@ class Ops(enum.IntEnum):
     SIN = enum.auto()
     COS = enum.auto()
     TANH = enum.auto()
+    SIGMOID = enum.auto()  # 1 / (1 + exp(-x))
     ERF = enum.auto()
     FLOOR = enum.auto()
     CEIL = enum.auto()

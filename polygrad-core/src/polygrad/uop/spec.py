@@ -36,7 +36,8 @@ _ANY: Final = _NUMBER | {"bool"}
 # What the sources of an elementwise op may be; all of them have one dtype unless a rule says more.
 KINDS: Final[dict[Ops, frozenset[str]]] = {
     **dict.fromkeys((Ops.SQRT, Ops.RECIP, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2), _FLOAT),
-    **dict.fromkeys((Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.DIV, Ops.POW, Ops.FMOD), _FLOAT),
+    **dict.fromkeys((Ops.SIN, Ops.COS, Ops.TANH, Ops.SIGMOID, Ops.ERF), _FLOAT),
+    **dict.fromkeys((Ops.DIV, Ops.POW, Ops.FMOD), _FLOAT),
     **dict.fromkeys((Ops.FLOOR, Ops.CEIL, Ops.TRUNC, Ops.ROUND, Ops.NEG), _NUMBER),
     **dict.fromkeys((Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR), _INT),
     **dict.fromkeys((Ops.AND, Ops.OR, Ops.XOR, Ops.NOT), _BITS),

@@ -12,7 +12,7 @@ from ...target import Target
 from ...uop.costs import COSTS
 from ...uop.linear import coefficient, divides, ranges_of
 from ...uop.ops import ELEMENTWISE, Ops, UOp, size, toposort
-from ..hints import prefetch
+from ..hints import LINE, prefetch
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..transform import (
     ScheduleError,
@@ -47,6 +47,12 @@ def lanes_for(kernel: Kernel, target: Target) -> int:
             small = node.dtype.is_narrow or node.dtype.itemsize == 2
             widest = max(widest, 4 if small else node.dtype.itemsize)
     return min(max(target.vector_bytes // widest, 1), MAX_LANES)
+
+
+def has_pairs(target: Target) -> bool:
+    """Whether two vectors, of which each is no whole cache line, may be one value."""
+    pair = 2 * target.vector_bytes
+    return pair <= LINE and pair in target.memory_bytes
 
 
 def cost(value: UOp) -> int:

@@ -1,7 +1,8 @@
 """Reductions without re-use of operands: rows, columns, everything, and several over one row.
 
-*Rows*: the reduced axis is contiguous in memory. Each core takes rows; lanes are partial sums, and
-several accumulators hide the latency of an addition. Further loops over the same row (softmax,
+*Rows*: the reduced axis is contiguous in memory. Each core takes rows, some of them at a time where
+they come from memory; lanes are partial sums, and several accumulators hide the latency of an
+addition. Further loops over the same row (softmax,
 layer norm) follow in the same block, the row still in cache.
 
 *Columns*: the reduced axis is strided and an output axis contiguous. A block takes a strip of
@@ -17,6 +18,7 @@ from dataclasses import replace
 from ...target import Target
 from ...uop.linear import divides, ranges_of
 from ...uop.ops import UOp, size
+from ..hints import LINE
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..row_programs import delay, stage
 from ..transform import (
@@ -25,8 +27,10 @@ from ..transform import (
     bind,
     bindable,
     block,
+    cover,
     parts_of,
     reorder,
+    split,
     unroll,
 )
 from .common import (
@@ -35,19 +39,24 @@ from .common import (
     cost,
     factored,
     goes_far,
+    has_pairs,
     in_order,
     into_lanes,
     lanes_for,
     loads,
     second_cache,
+    step,
     stream_out,
     streams,
     tile,
 )
 
 ACCUMULATORS = 4
+STRANDS = 4  # rows that are read at a time,
+APART = 1 << 16  # bytes between them, about,
+LEAST_ROWS = 64  # of no fewer; not by cores, for sums must be the same for any number of them
 REGISTER_STRIP = 8  # vectors of a column strip whose sums stay in registers
-WIDE_STRIP = 128  # the same where rows come from memory: 4 KB of float32 with 8 lanes
+WIDE_STRIP = 8 << 10  # bytes of one whose rows come from memory; its sums are in the first cache
 LEAST_STRIP = 4  # vectors in turn that a core reads of a row
 FAR = 1 << 20  # bytes read by a column reduction above which its rows come from memory
 DEAR = 8  # operations of a value that is kept in scratch rather than computed again
@@ -105,21 +114,61 @@ def _rows(
         vector = None
     if vector is not None:
         kernel = _keep_dear(kernel, target, vector)
-    if rows:
+    count, strands = ACCUMULATORS, None
+    if vector is None and _in_strands(kernel, target, rows, along):
+        kernel, strands, rows[-1:] = _strands(kernel, rows[-1])
+        count = min(count, target.registers // (2 * STRANDS))
+    elif rows:
         kernel = ask_ahead(kernel, target, rows[-1])
     if rows and vector is not None and static(vector) and length(vector) % lanes == 0:
         kernel, rows = _delay(kernel, target, rows, vector, along)
     for loop in along:
-        kernel, outer, _ = into_lanes(kernel, loop, lanes)
-        if outer is not None and extent(outer) >= 2 * ACCUMULATORS:
-            kernel = _accumulate(kernel, outer)
+        abreast = _abreast(kernel, target, loop, lanes)
+        kernel, outer, _ = into_lanes(kernel, loop, abreast * lanes)
+        left = count // abreast
+        if left > 1 and outer is not None and extent(outer) >= 2 * left:
+            kernel = _accumulate(kernel, outer, left)
     if vector is not None:
         kernel, _, _ = into_lanes(kernel, vector, lanes)
     kernel = _print_short(kernel)
     for loop in rows:
         kernel = bind(kernel, loop)
-    rest = [r for r in kernel.order if r not in rows]
+    rest = [r for r in kernel.order if r not in (*rows, strands)]
+    at = next((i for i, r in enumerate(rest) if kernel.kind(r) in ("partial", "vector")), len(rest))
+    rest[at:at] = in_order([strands])
     return reorder(kernel, [*rows, *rest])
+
+
+def _in_strands(kernel: Kernel, target: Target, rows: list[UOp], along: list[UOp]) -> bool:
+    """Whether to read several rows at a time, far from each other. A core fetches ahead for each
+    place where it reads in turn, and no farther than to the end of a page: four such places keep
+    memory busy where one does not. (AVX2, two threads: sums of 64 MB take 0.75-0.87 of the time,
+    the matrices of a GPT-2 times one row 0.83-0.88; plain loops over them 0.55. Vectors of a whole
+    line, AVX-512, were not measured, and stay with one place.)"""
+    if target.vector_bytes >= LINE or len(along) != 1 or len(kernel.reductions) != 1 or not rows:
+        return False
+    row, read = rows[-1], loads(kernel.reductions)
+    most = max((a.src[0].src[0].arg[1] * a.dtype.itemsize for a in read if step(a, row)), default=0)
+    alone = kernel.reductions[0].src[1:] == (along[0],)
+    return alone and static(row) and length(row) >= LEAST_ROWS and most > second_cache(target)
+
+
+def _strands(kernel: Kernel, row: UOp) -> tuple[Kernel, UOp, list[UOp]]:
+    """Rows in blocks, and each of these in STRANDS parts, one row of each at a time: (kernel, the
+    parts, what walks the rest)."""
+    nbytes = max(abs(step(a, row) or 0) * a.dtype.itemsize for a in loads(kernel.reductions))
+    each = max(APART // max(nbytes, 1), 1)
+    each = min(1 << (each.bit_length() - 1), length(row) // STRANDS)
+    whole, blocks, one = STRANDS * each, None, None
+    if length(row) % whole:
+        made = cover(kernel, row, whole)
+        (blocks, parts), kernel = parts_of(kernel, made), made
+    else:
+        kernel, blocks, parts = factored(kernel, row, whole)
+    if each > 1:
+        made = split(kernel, parts, each)
+        (parts, one), kernel = parts_of(kernel, made), made
+    return unroll(kernel, parts), parts, in_order([blocks, one])
 
 
 def _delay(
@@ -143,17 +192,24 @@ def _delay(
     return kernel, rows
 
 
+def _abreast(kernel: Kernel, target: Target, loop: UOp, lanes: int) -> int:
+    """Vectors side by side that are one value, in place of as many accumulators: two of what is
+    dear and comes out even. (AVX2, two threads: softmax of 4096 x 4096 takes 0.84 of the time.)"""
+    dear = has_pairs(target) and _dearest(kernel, loop) >= DEAR
+    return 2 if dear and divides(steps(loop), 2 * ACCUMULATORS * lanes) else 1
+
+
 def _dearest(kernel: Kernel, loop: UOp) -> int:
     return max((cost(n.src[0]) for n in kernel.reductions if loop in n.src[1:]), default=0)
 
 
-def _accumulate(kernel: Kernel, loop: UOp) -> Kernel:
+def _accumulate(kernel: Kernel, loop: UOp, count: int) -> Kernel:
     """Some accumulators side by side; of a length that varies only where they come out even."""
     if static(loop):
-        kernel, _, inner, _ = tile(kernel, loop, ACCUMULATORS)
+        kernel, _, inner, _ = tile(kernel, loop, count)
         assert inner is not None
-    elif divides(steps(loop), ACCUMULATORS):
-        kernel, _, inner = factored(kernel, loop, ACCUMULATORS)
+    elif divides(steps(loop), count):
+        kernel, _, inner = factored(kernel, loop, count)
     else:
         return kernel
     return accumulate(kernel, inner)
@@ -195,7 +251,8 @@ def _columns(kernel: Kernel, target: Target, rows: list[UOp], vector: UOp, lanes
     wide = work > FAR
     if outer is not None:
         blocks = max(size([extent(r) for r in others]), 1)
-        in_memory = _strip(length(outer), -(-target.cores // blocks)) if wide else 0
+        widest = WIDE_STRIP // (target.vector_bytes or LINE)
+        in_memory = _strip(length(outer), -(-target.cores // blocks), widest) if wide else 0
         factor = in_memory or _divisor(length(outer), REGISTER_STRIP)
         if factor > 1:
             kernel, outer, strip = factored(kernel, outer, factor)
@@ -205,9 +262,9 @@ def _columns(kernel: Kernel, target: Target, rows: list[UOp], vector: UOp, lanes
     looped = [r for r in reduced if kernel.kind(r) == "loop"]
     if wide and strip is not None and kernel.kind(strip) == "loop" and looped:
         innermost = reduced[-1]
-        whole = static(innermost) and length(innermost) % ACCUMULATORS == 0
-        if whole and innermost in looped:
-            kernel, first, last = factored(kernel, innermost, ACCUMULATORS)
+        count = _rows_abreast(target, innermost) if static(innermost) else 0
+        if count and innermost in looped:
+            kernel, first, last = factored(kernel, innermost, count)
             kernel = unroll(kernel, last)
             reduced[-1:] = in_order([first])
             steps = [last]
@@ -224,12 +281,21 @@ def _columns(kernel: Kernel, target: Target, rows: list[UOp], vector: UOp, lanes
     return reorder(kernel, in_order(others, [outer], inner, [lane], scanned))
 
 
-def _strip(n: int, parts: int) -> int:
-    """Vectors of a strip of `n` whose sums are in memory, 0 if they stay in registers: as many as
-    WIDE_STRIP, but each of so many parts has one of its own where it can. The sums are the same:
-    each column adds up its rows, in any strip that is not in registers. Measured on AVX-512, two
+def _rows_abreast(target: Target, rows: UOp) -> int:
+    """Rows that are added to a strip at a time, 0 for rows that come out even in no such steps:
+    more places to fetch ahead for, as in `_in_strands`, and fewer loads and stores of the sums.
+    (AVX2, two threads, with strips twice as long: 4096 x 4096 takes 0.8 of the time, 3000 x 3000
+    0.76, 65536 x 256 0.86.)"""
+    many = 2 * ACCUMULATORS if target.vector_bytes < LINE else ACCUMULATORS
+    return next((n for n in (many, ACCUMULATORS) if length(rows) % n == 0), 0)
+
+
+def _strip(n: int, parts: int, most: int) -> int:
+    """Vectors of a strip of `n` whose sums are in memory, 0 if they stay in registers: `most` at
+    most, but each of so many parts has one of its own where it can. The sums are the same: each
+    column adds up its rows, in any strip that is not in registers. Measured on AVX-512, two
     threads: 8192 x 2048 takes 0.51 of the time, 65536 x 256 0.71."""
-    widest = _divisor(n, WIDE_STRIP)
+    widest = _divisor(n, most)
     if widest <= REGISTER_STRIP:
         return 0
     own = _divisor(n, min(max(n // parts, LEAST_STRIP), widest))
