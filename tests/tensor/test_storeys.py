@@ -29,7 +29,9 @@ def test_the_ground_floor_computes_and_reads() -> None:
         "y = (x * 2 + 1) / 2 - 1.5\n"
         "assert y.tolist() == [2, 0, 1] and y.numpy().sum() == 3\n"
         "assert len(y) == 3 and y.shape == (3,) and 'Tensor(' in repr(y)\n"
-        "assert not above()"
+        "assert not above()\n"
+        "rooms = {'packing', 'channels', 'gaps', 'chains', 'reductions'}  # for sums of products\n"
+        "assert not {f'polygrad.schedule.{room}' for room in rooms} & sys.modules.keys()"
     )
 
 

@@ -25,8 +25,8 @@ from ..dtype import dtypes
 from ..uop.linear import linear, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
-from .channels import Lanes, no_lanes
 from .items import CopyItem, Item, KernelItem
+from .limits import Lanes, no_lanes
 from .sinks import sink_facts
 
 WIDEST: Final = 1 << 16  # elements of a row that is kept

@@ -19,8 +19,8 @@ from ..uop.linear import mixed, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild, substitute
 from .chains import Chain, Facts, Rows, Search, facts_of, rows_of
-from .channels import Lanes
 from .items import Item, KernelItem
+from .limits import Lanes
 from .packing import FEWEST, NEAR
 from .sinks import sink_facts
 
