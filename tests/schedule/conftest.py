@@ -1,11 +1,15 @@
-"""Runs the kernels of a tensor graph one by one on a device, with any transforms.
+"""What the tests of schedules and of the schedule language share.
 
-That is what the tests of the schedule language need, without the engine.
+`run_kernels` runs the kernels of a tensor graph one by one on a device, with any transforms and
+without the engine; `lines_run` counts the lines that some modules run, for tests of how work grows.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,3 +72,27 @@ def run(
 def run_kernels() -> Callable[..., list[np.ndarray]]:
     """`run(roots, {leaf: array}, device, optimize)`"""
     return run
+
+
+def count_lines(call: Callable[[], object], *modules: ModuleType) -> int:
+    files = {module.__file__ for module in modules}
+    lines = 0
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count if frame.f_code.co_filename in files else None
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.fixture
+def lines_run() -> Callable[..., int]:
+    """`count_lines(call, *modules)`"""
+    return count_lines

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from polygrad import Tensor
-from polygrad.schedule import KernelItem, Schedule, schedule
+from polygrad.schedule import KernelItem, Schedule, chains, schedule
 from polygrad.uop.ops import Ops
 
 RNG = np.random.default_rng(17)
@@ -82,10 +84,10 @@ def sums_of_rows(a: Tensor, b: Tensor, c: Tensor, e: Tensor) -> list[Tensor]:
 
 
 def test_rows_are_summed_over_where_they_are_taken_in_order_and_others_keep_cores_busy() -> None:
-    for batch, lanes, chains in ((32, 8, 1), (31, 8, 0), (32, 0, 0)):
+    for batch, lanes, merged in ((32, 8, 1), (31, 8, 0), (32, 0, 0)):
         shapes = ((batch, 70, 5), (batch, 5, 90), (batch, 90, 7), (batch, 70, 6))
         plan = planned(*sums_of_rows(*(data(*s) for s in shapes)), lanes=lanes)
-        assert sum(n > 0 for n in kept(plan)) == chains
+        assert sum(n > 0 for n in kept(plan)) == merged
 
 
 @pytest.mark.parametrize("rows", [1, 3, 31, 64, 70, 257])
@@ -148,3 +150,20 @@ def test_what_a_chain_reads_may_be_written_afterwards(device: str) -> None:
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     np.testing.assert_allclose(q.numpy(), weights @ v.numpy(), rtol=1e-12)
+
+
+def test_twice_the_layers_with_gradients_are_twice_the_search(
+    lines_run: Callable[..., int],
+) -> None:
+    """All values are of one size, so that each is a neighbour of the next."""
+
+    def plan(layers: int) -> None:
+        x = Tensor.empty(40, 40)
+        weights = [Tensor.empty(40, 40, requires_grad=True) for _ in range(layers)]
+        for i, w in enumerate(weights):
+            x = x + (x @ w * (i + 2)).tanh()
+            x = x / x.square().mean(-1, keepdim=True)
+        planned(*x.sum().gradient(*weights), lanes=8)
+
+    few, many = (lines_run(lambda n=n: plan(n), chains) for n in (12, 24))
+    assert many < 2.1 * few

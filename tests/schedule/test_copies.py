@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -179,31 +177,20 @@ def test_two_products_share_panels_of_which_the_last_is_not_full(dtype: str, dev
     assert got.item() == (x @ w).sum() + (y @ w).max()
 
 
-def _lines(layers: int) -> int:
-    """Lines run by who looks for chains and copies, in layers of which no two are equal."""
-    x = Tensor.empty(3, 40)
-    for i in range(layers):
-        wide = 44 + 4 * i
-        x = (x @ Tensor.empty(x.shape[1], wide)).tanh()
-        x = x / x.square().sum(1, keepdim=True)
-    run = 0
-
-    def count(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal run
-        run += event == "line"
-        return count if frame.f_code.co_filename in (chains.__file__, copies.__file__) else None
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        plan = schedule([x.uop], "cpu", lanes=lambda device: 8).items
-    finally:
-        sys.settrace(before)
-    assert sum(is_chain(k.sink) for k in plan if isinstance(k, KernelItem)) == layers
-    return run
-
-
-def test_twice_the_layers_with_strips_are_twice_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twice_the_layers_with_strips_are_twice_the_work(
+    monkeypatch: pytest.MonkeyPatch, lines_run: Callable[..., int]
+) -> None:
+    """In layers of which no two are equal."""
     small_strips(monkeypatch)
-    few, many = _lines(12), _lines(24)
+
+    def plan(layers: int) -> None:
+        x = Tensor.empty(3, 40)
+        for i in range(layers):
+            wide = 44 + 4 * i
+            x = (x @ Tensor.empty(x.shape[1], wide)).tanh()
+            x = x / x.square().sum(1, keepdim=True)
+        items = schedule([x.uop], "cpu", lanes=lambda device: 8).items
+        assert sum(is_chain(k.sink) for k in items if isinstance(k, KernelItem)) == layers
+
+    few, many = (lines_run(lambda n=n: plan(n), chains, copies) for n in (12, 24))
     assert many < 2.1 * few

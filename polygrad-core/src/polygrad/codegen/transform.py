@@ -5,8 +5,8 @@ and the range), and logs itself, so that a transform list can be stored, searche
 Ranges are named by their number, which is stable for one canonical kernel.
 
 A reduction in two levels (`split_reduce` in textbooks) is no verb of its own: between cores its
-partial results lie in memory, which is a matter of the graph (`schedule/rules.py`); within a kernel
-it is `block` with `subtotals`, or `split` with `accumulate`.
+partial results lie in memory, which is a matter of the graph (`schedule/reductions.py`); within a
+kernel it is `block` with `subtotals`, or `split` with `accumulate`.
 """
 
 from __future__ import annotations

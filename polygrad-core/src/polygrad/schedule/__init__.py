@@ -16,13 +16,10 @@ from ..uop.ops import Ops, UOp, size
 from ..uop.rewrite import substitute
 from .boxes import boxed
 from .build import Builder, KernelBuilder, scatter_kernels
-from .chains import chained
-from .channels import Lanes, no_lanes
-from .copies import copied_near
 from .fusion import Fusion, Group, Use
 from .indexing import flat
 from .items import CopyItem, Item, KernelItem, Planned, Schedule
-from .limits import Cuts, Limit, add_cuts, unlimited
+from .limits import Cuts, Lanes, Limit, add_cuts, no_lanes, unlimited
 from .repeats import scheduled
 from .rules import prepare
 from .sharing import share
@@ -68,7 +65,10 @@ def _planned(wanted: Sequence[UOp], device: str, limit: Limit, lanes: Lanes) -> 
     items = share(items, frozenset(plain), limit)
     writes = tuple((target, leaves[n]) for n, target in _targets(fusion).items())
     results = tuple(leaves.get(r, r) for r in wanted)
-    if fusion.fuse:
+    if fusion.fuse and len(items) > 1:
+        from .chains import chained  # one kernel has nobody to hand rows to
+        from .copies import copied_near
+
         kept = {*results, *(leaf for pair in writes for leaf in pair)}
         items = copied_near(chained(items, kept, limit, lanes), kept, limit, lanes)
     return Planned(Schedule(tuple(items), results, writes), leaves)

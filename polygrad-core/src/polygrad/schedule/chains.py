@@ -25,8 +25,8 @@ from ..dtype import dtypes
 from ..uop.linear import linear, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
-from .channels import Lanes, no_lanes
 from .items import CopyItem, Item, KernelItem
+from .limits import Lanes, no_lanes
 from .sinks import sink_facts
 
 WIDEST: Final = 1 << 16  # elements of a row that is kept
@@ -159,14 +159,18 @@ def within(offset: UOp, ranges: Sequence[UOp], strides: Sequence[int]) -> UOp:
 
 
 class Chain:
-    """Kernels by position with the ranges of their rows, and the width of each value between."""
+    """Kernels by position with the ranges of their rows, what they write and read, and of that the
+    values between, with their widths, and those that can never be."""
 
-    __slots__ = ("inner", "members", "rows")
+    __slots__ = ("inner", "members", "outside", "read", "rows", "written")
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.members: dict[int, tuple[UOp, ...]] = {}
+        self.written: set[UOp] = set()
+        self.read: set[UOp] = set()
         self.inner: dict[UOp, int] = {}
+        self.outside: set[UOp] = set()
 
 
 class Search:
@@ -219,18 +223,20 @@ class Search:
         if rows is None or rows.width > WIDEST or not self._pays(facts, leaf):
             return None
         chain = Chain(rows)
+        most = self._most_buffers({facts.kernel.device})
         waiting = [(leaf, rows.width)]
         while waiting:
             value, width = waiting.pop()
-            if value in chain.inner:
+            if value in chain.inner or value in chain.outside:
                 continue
             joined = self.joined(chain, value, width)
             if joined is None:
-                if value is leaf:
-                    return None
-                continue
-            chain.inner[value] = width
-            chain.members.update(joined)
+                chain.outside.add(value)
+                joined = {}
+            else:
+                self.hold(chain, value, width, joined)
+            if leaf in chain.outside or self._doomed(chain, most):
+                return None
             waiting += [(w, rows.width) for at in joined for w in self._wide_beside(chain, at)]
         self._keep_numbers(chain)
         products = sum(self.facts[at].product for at in chain.members)
@@ -248,9 +254,9 @@ class Search:
     def joined(self, chain: Chain, value: UOp, width: int) -> dict[int, tuple[UOp, ...]] | None:
         """Writer and readers of a value between kernels with their rows; None where it cannot be
         one."""
-        writers, readers = self.writers.get(value, []), self.readers.get(value, [])
-        if value in self.kept or len(writers) != 1 or not readers or writers[0] in readers:
+        if not self._between(value):
             return None
+        writers, readers = self.writers[value], self.readers[value]
         found: dict[int, tuple[UOp, ...]] = {}
         for at in (*writers, *readers):
             facts = self.facts[at]
@@ -267,6 +273,30 @@ class Search:
                 return None
             found[at] = mine
         return found if len(self.summed(chain.members | found)) <= 1 else None
+
+    def hold(
+        self, chain: Chain, value: UOp, width: int, joined: Mapping[int, tuple[UOp, ...]]
+    ) -> None:
+        """Make a value one between kernels of a chain, to which its writer and readers belong."""
+        chain.inner[value] = width
+        for at in joined.keys() - chain.members.keys():
+            facts = self.facts[at]
+            chain.written.update(facts.stores)
+            chain.read.update(facts.loads)
+            chain.outside.update(leaf for leaf in facts.touched if not self._between(leaf))
+        chain.members.update(joined)
+
+    def _doomed(self, chain: Chain, most: int) -> bool:
+        """Whether no chain of these members and others is legal. Asked as it grows: in a network
+        of many layers each layer's chain would go through all of them to find out."""
+        written = chain.outside & chain.written
+        return len(chain.outside) > most or not written.isdisjoint(chain.read)
+
+    def _between(self, value: UOp) -> bool:
+        """Whether one kernel hands a value to others, and nobody else has a use for it."""
+        writers, readers = self.writers.get(value, []), self.readers.get(value, [])
+        alone = len(writers) == 1 and value not in self.kept
+        return alone and bool(readers) and writers[0] not in readers
 
     def summed(self, members: Mapping[int, tuple[UOp, ...]]) -> set[int]:
         """Over how many rows members sum."""
@@ -293,14 +323,15 @@ class Search:
 
     def legal(self, chain: Chain) -> bool:
         """May a kernel have this many buffers, and does the chain write nothing that it reads?"""
-        facts = [self.facts[at] for at in chain.members]
-        written = {leaf for f in facts for leaf in f.stores if leaf not in chain.inner}
-        read = {leaf for f in facts for leaf in f.loads if leaf not in chain.inner}
-        devices = {f.kernel.device for f in facts}
-        most = min(MOST_BUFFERS, *map(self.limit, devices))
+        written, read = chain.written - chain.inner.keys(), chain.read - chain.inner.keys()
+        devices = {self.facts[at].kernel.device for at in chain.members}
+        most = self._most_buffers(devices)
         if written & read or len(devices) > 1 or len(written | read) > most:
             return False
         return all(len(self.writers[leaf]) == 1 for leaf in written)
+
+    def _most_buffers(self, devices: Iterable[str]) -> int:
+        return min(MOST_BUFFERS, *map(self.limit, devices))
 
 
 def chained(
@@ -339,19 +370,23 @@ def placed(search: Search, chain: Chain) -> list[Facts] | None:
     members, facts = sorted(chain.members), search.facts
     first, last = members[0], members[-1]
     tainted = {leaf for at in members for leaf in facts[at].stores}
+    passed: set[UOp] = set()  # what members and kernels after them read or write
     before: list[int] = []
     after: list[int] = []
-    for at in (i for i in range(first, last + 1) if i not in chain.members):
+    for at in range(first, last + 1):
         mine = facts[at]
-        late = not tainted.isdisjoint(mine.touched)
-        passed = (
-            [m for m in members if m > at] if late else [m for m in (*members, *after) if m < at]
-        )
-        if any(_clash(mine, facts[m]) for m in passed):
-            return None
-        (after if late else before).append(at)
-        if late:
+        if at in chain.members:
+            passed |= mine.touched
+        elif tainted.isdisjoint(mine.touched):
+            if not passed.isdisjoint(mine.stores):
+                return None
+            before.append(at)
+        else:
+            if any(_clash(mine, facts[m]) for m in members if m > at):
+                return None
+            after.append(at)
             tainted.update(mine.stores)
+            passed |= mine.touched
     part = next(iter(search.summed(chain.members)), chain.rows.lengths[-1])
     writer = _Writer(chain, part)
     merged = _merged([facts[at] for at in members], [chain.members[at] for at in members], writer)

@@ -20,7 +20,7 @@ one thread, CPU time alternately, ratio to vectors along places: 3 x 3 over 56 x
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -29,8 +29,6 @@ from ..uop.ops import MOVEMENT, Ops, UOp, size
 from ..uop.sizes import is_fixed
 from .indexing import Index, place
 from .packing import in_panels, product, settled, widened
-
-Lanes = Callable[[str], int]  # device name -> elements of float32 in a vector of it, 0 without
 
 CHANNELS: Final = 16  # of the narrowest panel
 WORTH: Final = 1 << 18  # products that pay for two more kernels
@@ -42,10 +40,6 @@ LINE: Final = 16  # elements of a cache line
 NEAR: Final = 4 * LINE  # from one term to the next: lines that lie farther apart come late, and
 LATE: Final = 2  # a tile waits that much longer for them (1 x 1 over 14 x 14 and 28 x 28: 2 to 4)
 ACROSS: Final = 1.25  # of dot products whose vectors are whole lines: each one lies in two of them
-
-
-def no_lanes(device: str) -> int:
-    return 0
 
 
 class Turned(NamedTuple):

@@ -19,8 +19,8 @@ from ..uop.linear import mixed, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild, substitute
 from .chains import Chain, Facts, Rows, Search, facts_of, rows_of
-from .channels import Lanes
 from .items import Item, KernelItem
+from .limits import Lanes
 from .packing import FEWEST, NEAR
 from .sinks import sink_facts
 
@@ -124,8 +124,7 @@ def _of_rows(search: Search, at: int, factors: Sequence[UOp], rows: Rows) -> Cha
         (writer,) = search.writers[leaf]
         (copy,) = search.facts[writer].stores[leaf]
         if joined is not None and ranges_of(copy.src[1]).issuperset(joined[writer]):
-            chain.inner[leaf] = width
-            chain.members.update(joined)
+            search.hold(chain, leaf, width, joined)
     if not chain.inner or not search.legal(chain):
         return None
     sums = [n for n in facts.kernel.sink.toposort() if n.op is Ops.REDUCE]

@@ -21,10 +21,15 @@ from .fusion import Fusion, Group, Use
 
 _STORABLE: Final = ELEMENTWISE | {Ops.REDUCE}
 Limit = Callable[[str], int]  # device name -> buffers that a kernel of it may have
+Lanes = Callable[[str], int]  # device name -> elements of float32 in a vector of it, 0 without
 
 
 def unlimited(device: str) -> int:
     return 1 << 30
+
+
+def no_lanes(device: str) -> int:
+    return 0
 
 
 class Cuts:

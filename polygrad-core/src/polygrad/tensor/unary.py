@@ -15,13 +15,13 @@ from ..uop.ops import Ops, UOp
 from . import formulas
 from .axes import integer
 from .base import Flag, Integer, Real, result
-from .operators import Operators
+from .interop import Interop
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Unary(Operators):
+class Unary(Interop):
     """Signs, roots, exponentials, trigonometry, rounding and tests."""
 
     __slots__ = ()
