@@ -24,7 +24,7 @@ from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
-from .kernel import Kernel, extent, float_sum, keeps, length, nodes_of
+from .kernel import FEW_BLOCKS, Kernel, extent, float_sum, keeps, length, nodes_of
 from .printing import Accumulator, Scope
 from .turning import Turning
 
@@ -207,10 +207,10 @@ class Linearizer(Turning):
         self.enter(before, needed)
         accumulators = {n: self.accumulator(n, tile) for n in nodes}
         around = self.around_blocks(everything, first, tile)
-        totals = {n: self.total(n, tile) for n in nodes if around and float_sum(n)}
+        totals = {n: self.total(n, tile, around) for n in nodes if around and float_sum(n)}
         self.fill({n: a for n, a in accumulators.items() if n not in totals})
         self.fill(totals)
-        self.fill({n: a.errors for n, a in totals.items()})
+        self.fill({n: a.errors for n, a in totals.items() if a.lost is not None})
         self.hoist(needed, frozenset(before))
         if totals:
             self.enter(around, needed)
@@ -257,10 +257,13 @@ class Linearizer(Turning):
         for _ in loops:
             self.close()
 
-    # ---- sums in blocks: a total, and what its roundings lost
+    # ---- sums in blocks: a total, and what its roundings lost where they are many
 
-    def total(self, node: UOp, tile: tuple[UOp, ...]) -> Accumulator:
-        return replace(self.registers(node, tile), lost=self.registers(node, tile).local)
+    def total(self, node: UOp, tile: tuple[UOp, ...], around: tuple[UOp, ...]) -> Accumulator:
+        total = self.registers(node, tile)
+        if size([extent(r) for r in around if r in node.src[1:]]) <= FEW_BLOCKS:
+            return total
+        return replace(total, lost=self.registers(node, tile).local)
 
     def around_blocks(
         self, everything: Sequence[UOp], node: UOp, tile: Sequence[UOp]
@@ -279,13 +282,17 @@ class Linearizer(Turning):
         loses (Kahan, 1965)."""
         for loop in total.dims:
             self.open(loop)
-        block = self.across_partials(node, acc)
-        address, rest = self.element(total), self.element(total.errors)
-        old, lost = (self.emit(Ops.LOAD, total.dtype, (a,)) for a in (address, rest))
-        value = self.emit(Ops.ADD, total.dtype, (block, lost))
-        new, error = self.exact_sum(total.dtype, old, value)
+        value, address = self.across_partials(node, acc), self.element(total)
+        if total.lost is None:
+            old = self.emit(Ops.LOAD, total.dtype, (address,))
+            new = self.emit(Ops.ADD, total.dtype, (old, value))
+        else:
+            rest = self.element(total.errors)
+            old, lost = (self.emit(Ops.LOAD, total.dtype, (a,)) for a in (address, rest))
+            value = self.emit(Ops.ADD, total.dtype, (value, lost))
+            new, error = self.exact_sum(total.dtype, old, value)
+            self.emit(Ops.STORE, dtypes.void, (rest, self.if_known(total.dtype, error)))
         self.emit(Ops.STORE, dtypes.void, (address, new))
-        self.emit(Ops.STORE, dtypes.void, (rest, self.if_known(total.dtype, error)))
         for _ in total.dims:
             self.close()
 
