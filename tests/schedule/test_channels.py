@@ -229,3 +229,18 @@ def test_one_image_of_one_place_has_a_gradient(
     weights = Tensor(np.ones(out.shape, np.float32), device=device)
     (slope,) = (out * weights).sum().gradient(image)
     np.testing.assert_array_equal(slope.numpy(), [[[filters.sum()]]])
+
+
+def test_one_row_of_a_product_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that makes one token after the other is full of them."""
+    places = []
+    real = channels.place
+    monkeypatch.setattr(channels, "place", lambda *given: places.append(given) or real(*given))
+
+    def looked_at(x: Tensor, w: Tensor) -> bool:
+        places.clear()
+        schedule([(x @ w).uop], "cpu", lanes=lambda device: 8)
+        return bool(places)
+
+    assert not looked_at(Tensor.empty(1, 512), Tensor.empty(512, 600))
+    assert looked_at(Tensor.empty(7, 512).unfold(1, 3, 2), Tensor.empty(3, 600))

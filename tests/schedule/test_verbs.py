@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygrad import Tensor
+from polygrad import device as devices
 from polygrad.codegen import row_programs
 from polygrad.codegen import transform as verbs
-from polygrad.codegen.kernel import Kernel, canonical, keeps, length, misplaced, static
+from polygrad.codegen.kernel import FEW_BLOCKS, Kernel, canonical, keeps, length, misplaced, static
+from polygrad.codegen.lower import lower
 from polygrad.codegen.recipes import choose, reference
 from polygrad.codegen.recipes.blocks import in_blocks
 from polygrad.dtype import dtypes
@@ -193,6 +195,16 @@ def test_sums_of_blocks_follow_pad() -> None:
     root = leaf(3, 1000).reduce(Ops.ADD, (1,))
     made = in_blocks(verbs.pad(one(root), one(root).order[1], 64))
     assert made.of_kind("subtotal")
+
+
+@pytest.mark.parametrize(("blocks", "places"), [(FEW_BLOCKS, 2), (FEW_BLOCKS + 1, 4)])
+def test_totals_of_many_blocks_keep_what_their_roundings_lose(blocks: int, places: int) -> None:
+    """Beside the sum of a block and the total: what is lost, and in the end both together."""
+    kernel = one(leaf(2, 32 * blocks).reduce(Ops.ADD, (1,)))
+    made = verbs.split(kernel, kernel.order[-1], 32)
+    made = verbs.subtotals(made, verbs.parts_of(kernel, made)[0])
+    ops = lower(made, devices.get("cpu").target, "k").ops
+    assert sum(o.op is Ops.LOCAL for o in ops) == places
 
 
 def softmax() -> Kernel:

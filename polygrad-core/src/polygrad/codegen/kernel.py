@@ -9,7 +9,7 @@ loop       an ordinary loop
 unroll     a loop printed out by the renderer; of a reduction: one accumulator, steps in order
 partial    a printed-out reduction range with an accumulator per step, combined afterwards
 subtotal   a loop of a reduction or scan whose step ends a block: what a block of a float sum added
-           up joins the total, and what that rounds away is kept beside it
+           up joins the total, and what that rounds away is kept beside it if blocks are many
 vector     the lanes of one vector; of a reduction: lanes are partial sums
 =========  ==================================================================================
 
@@ -27,6 +27,8 @@ from ..dtype import dtypes
 from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.rewrite import rebuild
+
+FEW_BLOCKS = 16  # their totals are rounded less often than the sum of any block, 32 steps or more
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from ..uop.linear import ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.values import identity
 from .cost import operations, traffic
-from .kernel import Kernel, extent, float_sum, keeps, length, nodes_of
+from .kernel import FEW_BLOCKS, Kernel, extent, float_sum, keeps, length, nodes_of
 from .printing import Accumulator, Scope
 from .turning import Turning
 
@@ -205,12 +205,13 @@ class Linearizer(Turning):
         bodies = [n.src[0] for n in nodes]
         needed = self.nodes_of(bodies)
         self.enter(before, needed)
-        accumulators = {n: self.accumulator(n, tile) for n in nodes}
         around = self.around_blocks(everything, first, tile)
-        totals = {n: self.total(n, tile) for n in nodes if around and float_sum(n)}
+        totals = {n: self.total(n, tile, around) for n in nodes if around and float_sum(n)}
+        inside = tuple(r for r in tile if r not in around)
+        accumulators = {n: self.accumulator(n, inside if n in totals else tile) for n in nodes}
         self.fill({n: a for n, a in accumulators.items() if n not in totals})
         self.fill(totals)
-        self.fill({n: a.errors for n, a in totals.items()})
+        self.fill({n: a.errors for n, a in totals.items() if a.lost is not None})
         self.hoist(needed, frozenset(before))
         if totals:
             self.enter(around, needed)
@@ -257,19 +258,30 @@ class Linearizer(Turning):
         for _ in loops:
             self.close()
 
-    # ---- sums in blocks: a total, and what its roundings lost
+    # ---- sums in blocks: a total, and what its roundings lost where they are many
 
-    def total(self, node: UOp, tile: tuple[UOp, ...]) -> Accumulator:
-        return replace(self.registers(node, tile), lost=self.registers(node, tile).local)
+    def total(self, node: UOp, tile: tuple[UOp, ...], around: tuple[UOp, ...]) -> Accumulator:
+        total = self.registers(node, tile)
+        if size([extent(r) for r in around if r in node.src[1:]]) <= FEW_BLOCKS:
+            return total
+        return replace(total, lost=self.registers(node, tile).local)
 
     def around_blocks(
         self, everything: Sequence[UOp], node: UOp, tile: Sequence[UOp]
     ) -> tuple[UOp, ...]:
-        """The loops up to the one whose steps end a block; none where an output's loop stands
-        among them: its accumulators are all needed to the end."""
+        """The loops up to the one whose steps end a block, and those of an output that stand right
+        inside of it: each of their steps reads the same block. None where one stands farther out:
+        its accumulators are all needed to the end."""
         ends = [i for i, r in enumerate(everything) if self.ends_block(r) and r in node.src[1:]]
-        around = tuple(everything[: ends[-1] + 1]) if ends else ()
-        return () if any(r in around for r in tile) else around
+        if not ends or any(r in tile for r in everything[: ends[-1]]):
+            return ()
+        at = ends[-1] + 1
+        while at < len(everything) and everything[at] in tile and self.is_loop(everything[at]):
+            at += 1
+        return tuple(everything[:at])
+
+    def is_loop(self, loop: UOp) -> bool:
+        return self.kernel.kind(loop) == "loop"
 
     def ends_block(self, loop: UOp) -> bool:
         return self.kernel.kind(loop) == "subtotal"
@@ -277,16 +289,21 @@ class Linearizer(Turning):
     def add_subtotal(self, node: UOp, acc: Accumulator, total: Accumulator) -> None:
         """Add what a block has summed up, and what was lost before, to the total; keep what this
         loses (Kahan, 1965)."""
-        for loop in total.dims:
+        dims = [r for r in total.dims if self.lookup(r) is None]
+        for loop in dims:
             self.open(loop)
-        block = self.across_partials(node, acc)
-        address, rest = self.element(total), self.element(total.errors)
-        old, lost = (self.emit(Ops.LOAD, total.dtype, (a,)) for a in (address, rest))
-        value = self.emit(Ops.ADD, total.dtype, (block, lost))
-        new, error = self.exact_sum(total.dtype, old, value)
+        value, address = self.across_partials(node, acc), self.element(total)
+        if total.lost is None:
+            old = self.emit(Ops.LOAD, total.dtype, (address,))
+            new = self.emit(Ops.ADD, total.dtype, (old, value))
+        else:
+            rest = self.element(total.errors)
+            old, lost = (self.emit(Ops.LOAD, total.dtype, (a,)) for a in (address, rest))
+            value = self.emit(Ops.ADD, total.dtype, (value, lost))
+            new, error = self.exact_sum(total.dtype, old, value)
+            self.emit(Ops.STORE, dtypes.void, (rest, self.if_known(total.dtype, error)))
         self.emit(Ops.STORE, dtypes.void, (address, new))
-        self.emit(Ops.STORE, dtypes.void, (rest, self.if_known(total.dtype, error)))
-        for _ in total.dims:
+        for _ in dims:
             self.close()
 
     def exact_sum(self, dtype: DType, a: int, b: int) -> tuple[int, int]:

@@ -345,8 +345,8 @@ def accumulate(kernel: Kernel, loop: UOp) -> Kernel:
 
 def subtotals(kernel: Kernel, loop: UOp) -> Kernel:
     """Each step of the range ends a block of a reduction or scan. What a block of a float sum added
-    up joins the total with its rounding error kept, so that errors grow with the block and not
-    with the length; other operations are the same as before."""
+    up joins the total, with its rounding error kept if blocks are many, so that errors grow with
+    the block and not with the length; other operations are the same as before."""
     if loop not in kernel.reduced and loop.arg[1] != "seq":
         raise ScheduleError(f"subtotals: range {loop.arg[0]} is not reduced")
     return _kind(kernel, loop, "subtotal")

@@ -112,7 +112,7 @@ def _apart(node: UOp) -> _Convolution | None:
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not is_fixed(body.shape):
         return None
     windowed = [_has_windows(s) for s in body.src]
-    if size(body.shape) < WORTH or sum(windowed) != 1:
+    if size(body.shape) < WORTH or sum(windowed) != 1 or not _has_places(node):
         return None
     index = _index(body)
     places = [place(s, index) for s in body.src]
@@ -163,7 +163,7 @@ def _convolution(node: UOp, lanes: int) -> _Convolution | None:
     body = node.src[0]
     if node.arg[0] is not Ops.ADD or body.op is not Ops.MUL or not body.dtype.is_float:
         return None
-    if not is_fixed(body.shape) or size(body.shape) < WORTH or size(node.shape) == 1:
+    if not is_fixed(body.shape) or size(body.shape) < WORTH or not _has_places(node):
         return None
     windowed = [_has_windows(s) for s in body.src]
     if all(windowed) or (not any(windowed) and product(node) is not None):
@@ -178,6 +178,12 @@ def _convolution(node: UOp, lanes: int) -> _Convolution | None:
             if time < least:
                 least, best = time, found
     return best
+
+
+def _has_places(node: UOp) -> bool:
+    """Is there an axis of the result beside the channels? (One row of a product has none.)"""
+    reduced = node.arg[1]
+    return sum(n != 1 for a, n in enumerate(node.src[0].shape) if a not in reduced) > 1
 
 
 def _along_channels(

@@ -1,9 +1,9 @@
 """Long float sums in blocks: the last verbs of every recipe.
 
 A running sum of n equal float32 numbers is wrong by up to n / 2^26, and stands still at 2^24. So
-the loops of a long sum are cut where the steps inside make a block; the totals over the blocks
-keep what their roundings lose (`transform.subtotals`). The error is then that of one block,
-whatever n. The cut comes from the lengths and the loop order, so from the shape alone.
+the loops of a long sum are cut where the steps inside make a block; the totals over more than a
+few blocks keep what their roundings lose (`transform.subtotals`). The error is then that of one
+block, whatever n. The cut comes from the lengths and the loop order, so from the shape alone.
 """
 
 from __future__ import annotations

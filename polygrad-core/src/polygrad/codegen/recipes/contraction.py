@@ -36,6 +36,7 @@ from .common import (
     step,
     tile,
 )
+from .turns import Tile, in_turns
 from .windows import MAX_ROWS, SHORT, beside, in_registers
 
 MAX_VECTORS = 4  # a whole row of a head of attention, 64 columns of AVX-512
@@ -249,6 +250,10 @@ def _outer(kernel: Kernel, target: Target, shape: Shape, lanes: int) -> Kernel:
         grid = in_order((c_outer if f is columns else f for f in first), rows, [n_outer])
     if matrices is not None and m_outer is not None:
         kernel, grid = _walk(kernel, target, matrices, n_outer, m_outer)
+    if matrices is None and lane is not None:
+        width = kernel.reductions[0].dtype.itemsize
+        read = Tile((v * length(lane) + r) * width, r * v * length(lane) * width)
+        kernel, grid, reduced = in_turns(kernel, target, grid, reduced, read)
     made = _finish(kernel, grid, reduced, in_order([m_inner, m_rest, n_inner, n_rest, lane]))
     if m_outer is not None and grid[-1] is m_outer:
         made = ask_for_operands(made, target, m_outer)
