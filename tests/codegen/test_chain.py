@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polygrad import Tensor
 from polygrad import device as devices
 from polygrad.codegen import compile_kernel
-from polygrad.codegen.chain import blocks_of, limits_of
+from polygrad.codegen.chain import blocks_of, columns_of, limits_of
 from polygrad.codegen.chain_stages import is_chain, reductions_of, rows_of, stages_of
 from polygrad.codegen.kernel import substitute
 from polygrad.codegen.limits import bounded
@@ -83,6 +83,47 @@ def test_limits_are_rounded_to_a_tile_or_to_what_a_reduction_of_rows_takes() -> 
     for sink, columns in ((forward, 64), (keys, 32)):
         stages = stages_of(sink)
         assert limits_of(stages, blocks_of(stages, rows_of(sink), WIDE), WIDE).step == columns
+
+
+@pytest.mark.parametrize(("length", "width"), [(1024, 256), (960, 192), (37, 0), (1009, 0)])
+def test_long_rows_that_are_summed_over_are_cut_where_they_come_out_even(
+    length: int, width: int
+) -> None:
+    """8 numbers a place in five buffers, two numbers, and rows of scratch for 24 places."""
+    small = replace(NARROW, cache_bytes=(32 << 10, (5 * 8 + 2 + 2 * 24) * 4 * 256 * 4 // 3))
+    sink = chains_of_gradient(32, length, lanes=8)[-1]
+    columns = columns_of(stages_of(sink), rows_of(sink), small)
+    assert (0 if columns is None else columns.width) == width
+    verify_program(compile_kernel(sink, small, "k"), small)
+
+
+def test_rows_that_are_reduced_are_never_cut() -> None:
+    forward, _ = chains_of_gradient(32, 1024, lanes=8)
+    small = replace(NARROW, cache_bytes=(32 << 10, 64 << 10))
+    assert columns_of(stages_of(forward), rows_of(forward), small) is None
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [(768, 512), (512, 772), (509, 256)])
+def test_gradients_in_blocks_of_columns(causal: bool, queries: int, keys: int) -> None:
+    """Against float64: wide heads, of which few columns fit any second cache."""
+    rng = np.random.default_rng(3)
+    shapes = [(8, n, 256) for n in (queries, keys, keys, queries)]
+    q, k, v, g = (rng.standard_normal(s, dtype=np.float32) for s in shapes)
+    tensors = [Tensor(a, device="cpu") for a in (q, k, v)]
+    out = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=causal)
+    got = (out * Tensor(g, device="cpu")).sum().gradient(*tensors)
+    got[0].realize(*got[1:])
+    q, k, v, g = (a.astype(np.float64) for a in (q, k, v, g))
+    scores = q @ k.swapaxes(1, 2) / 16
+    if causal:
+        scores[:, ~np.tri(queries, keys, dtype=bool)] = -np.inf
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    slope = p * (g @ v.swapaxes(1, 2) - (p @ v * g).sum(-1, keepdims=True)) / 16
+    wanted = slope @ k, slope.swapaxes(1, 2) @ q, p.swapaxes(1, 2) @ g
+    for ours, exact in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(ours.numpy(), exact, atol=4e-6 * np.abs(exact).max())
 
 
 def test_what_a_mask_hides_is_not_summed_over() -> None:

@@ -115,6 +115,22 @@ def test_a_scalar_gate_writes_nothing_where_it_is_false(run: Any, build: Any) ->
     np.testing.assert_array_equal(got, [0, 1, 2, -1])
 
 
+def test_one_gate_of_all_lanes_is_a_branch(run: Any, build: Any) -> None:
+    """Masked stores are slow on some machines."""
+    b = build()
+    x, y = b.param(F32, 24, "r"), b.param(F32, 24, "rw")
+    (i,) = b.block(3)
+    base = b.mul(i, b.const(8))
+    gate = b.broadcast(b.binary(Ops.CMPLT, i, b.const(2)), 8)
+    b.store(y, base, b.load(x, base, 8), gate)
+    data = random(24)
+    got = run(b.program(), data, np.full(24, -1, np.float32))[1]
+    np.testing.assert_array_equal(got, np.concatenate([data[:16], np.full(8, -1, np.float32)]))
+    text = run.device.renderer.render([b.program()]).code
+    assert "masked.store" not in text
+    assert "masked_store" not in text
+
+
 @pytest.mark.parametrize("name", ["float32", "float64", "int8", "int32", "float16"])
 @pytest.mark.parametrize("n", [1, 7, 8, 13])
 def test_lane_gates_mask_a_tail(run: Any, build: Any, name: str, n: int) -> None:

@@ -193,12 +193,13 @@ class _Function(Function):
         place, type = self.places[instr.src[0]], type_of(dtype)
         if dtype.kind == "bool" and dtype.lanes > 1:
             value = self.body.mask(value, type)
-        if len(instr.src) > 2 and self.ops[instr.src[2]].dtype.lanes > 1:
+        condition = self.condition(instr) if len(instr.src) > 2 else None
+        if condition is not None and self.ops[condition].dtype.lanes > 1:
             self._declare_masked(type)
-            mask = self.body.mask(self.names[instr.src[2]], type)
+            mask = self.body.mask(self.names[condition], type)
             self.body.emit(f"store_{type.name}({place.pointer}, {mask}, {value});")
             return
-        gate = f"if ({self.names[instr.src[2]]}) " if len(instr.src) > 2 else ""
+        gate = f"if ({self.names[condition]}) " if condition is not None else ""
         if (
             instr.arg == "nt" and type.bytes in c_helpers.STREAMED
         ):  # promises an address aligned to the vector

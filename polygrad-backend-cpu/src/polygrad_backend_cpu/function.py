@@ -196,6 +196,12 @@ class Function(ABC):
             value = self.emit(Ops.CAST, held, value)
         self.store(at, instr, held, value.name)
 
+    def condition(self, store: Instr) -> int:
+        """The gate of a STORE: of one for all of its lanes what it is made of, a branch around the
+        store, because masked stores are slow on some machines (Zen 3: a dozen cycles each)."""
+        gate = store.src[2]
+        return self.ops[gate].src[0] if self.ops[gate].op is Ops.BROADCAST else gate
+
     def nearness(self, load: Instr) -> int:
         """How near the caches shall have what a LOAD asks for ahead, of 3: vectors that are read in
         this place alone, and summed up, pass through the first cache, so the second (2) does. So it

@@ -279,8 +279,9 @@ class _Function(Function):
         if len(instr.src) == 2:
             self._plain_store(instr, place, dtype, value)
             return
-        gate = self.names[instr.src[2]]
-        if self.ops[instr.src[2]].dtype.lanes > 1:
+        condition = self.condition(instr)
+        gate = self.names[condition]
+        if self.ops[condition].dtype.lanes > 1:
             self._masked_store(place, dtype, value, gate)
             return
         self.body.emit(f"br i1 {gate}, label %put{at}, label %on{at}")

@@ -8,7 +8,7 @@ lies in scratch that fits the second cache. The numbers are those of separate ke
 matrix between them, large for the scores of attention, never goes to memory.
 
 Where an output is a sum over the rows, the blocks of the last axis are steps of one loop: each adds
-what its rows give to the output, which starts at 0.
+what its rows give to the output, which starts at 0. Long rows are cut there (`chain_columns.py`).
 
 The reference device takes one row at a time.
 """
@@ -16,7 +16,7 @@ The reference device takes one row at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,11 +26,12 @@ from ..target import Target
 from ..uop.linear import coefficient, moves_along, ranges_of
 from ..uop.ops import Ops, UOp, size, toposort
 from ..uop.rewrite import rebuild
+from .chain_columns import Columns, Loop, cut, grows, operands
 from .chain_stages import Stage, numbers_of, reductions_of, rows_of, stages_of
 from .cost import operations
 from .hints import LINE
 from .kernel import Kernel, canonical, extent, length, misplaced, substitute
-from .limits import bounded
+from .limits import Limits, bounded
 from .linearize import Linearizer, params_of
 from .lower import index_dtype, lowered
 from .recipes import fitting
@@ -68,6 +69,11 @@ class Blocks:
         (row,) = substitute((self.table[stage.sums],), {self.inner: own})
         return replace(self, table=self.table | {stage.sums: row}, inner=own, overlap=None)
 
+    def all_rows(self, loops: Sequence[UOp]) -> Blocks:
+        """Not a block: every row along the last of these axes."""
+        table = {r: self.table[r] for r in loops[:-1]}
+        return replace(self, table=table, inner=None, overlap=None)
+
 
 def reduces_rows(stages: Sequence[Stage]) -> bool:
     """Is there a reduction that is no product? The time that one takes does not shrink with what a
@@ -84,7 +90,8 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
     n = length(last)
     kept = {shared.get(s.local, s.local) for s in stages if s.local is not None}
     tiles = TILES if reduces_rows(stages) else TILES // 2
-    rows = 1 if _one_by_one(stages, last) else _rows(n, kept, tiles, target)
+    room = second_cache(target) // (4 if all(s.sums is None for s in stages) else 2)
+    rows = 1 if _one_by_one(stages, last) else _rows(n, kept, tiles, room, target)
     count = -(-n // rows)
     counter = UOp.variable(f"row{len(outer)}", 0, count - 1)
     inner = UOp.range(0, rows, last.arg[0]) if rows > 1 else None
@@ -98,6 +105,19 @@ def blocks_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> 
             own = shared.get(local)
             made[local] = made[own] if own is not None else _of_rows(local, rows, len(made))
     return Blocks([*counters, counter], table, inner, rows, overlap, made, before)
+
+
+def columns_of(stages: Sequence[Stage], loops: Sequence[UOp], target: Target) -> Columns | None:
+    """Blocks of columns of which all that the stages need stays in the second cache, beside the
+    rows of a block; None for whole rows, which is what stages without a sum over rows take."""
+    if target.grid_only or reduces_rows(stages) or all(s.sums is None for s in stages):
+        return None
+    shared = _shared(stages)
+    kept = {shared.get(s.local, s.local) for s in stages if s.local is not None}
+    rows = TILES // 2 * register_tile(target, 1 << 10, PAIR)[0]
+    column = operands(stages, loops) + rows * sum(u.dtype.itemsize for u in kept)
+    most = second_cache(target) * 3 // 4 // column
+    return cut(stages, most, _columns(stages, COLUMNS, target))
 
 
 def _one_by_one(stages: Sequence[Stage], last: UOp) -> bool:
@@ -116,15 +136,17 @@ def _one_by_one(stages: Sequence[Stage], last: UOp) -> bool:
     return True
 
 
-def _rows(n: int, locals_: set[UOp], tiles: int, target: Target) -> int:
-    """Rows of a block: whole register tiles, as fill a quarter of the second cache at most. The
-    last block takes rows of the one before it again, so of these sizes it is one that takes few
-    twice, and makes few blocks: what each reads besides is worth about a row."""
+def _rows(n: int, locals_: set[UOp], tiles: int, room: int, target: Target) -> int:
+    """Rows of a block: whole register tiles, as fill so many bytes at most: a quarter of the second
+    cache, or half of it where an output is a sum over rows, all of which each block reads and
+    writes (AVX2, attention's gradient of 1024 places: 24 rows for 12, 0.93 of the time). The last
+    block takes rows of the one before it again, so of these sizes it is one that takes few twice,
+    and makes few blocks: what each reads besides is worth about a row."""
     if target.grid_only:
         return 1
     row: int = sum(u.arg[0] * u.dtype.itemsize for u in locals_)
     tile, _ = register_tile(target, 1 << 10, PAIR)
-    most = min(tiles, max(second_cache(target) // 4 // row // tile, 1))
+    most = min(tiles, max(room // row // tile, 1))
     sizes = (tile * i for i in range(most, 0, -1))
     return min(n, min(sizes, key=lambda rows: -(-n // rows) * (rows + 1)))
 
@@ -181,34 +203,6 @@ def _in_place(stage: Stage, other: UOp) -> bool:
 # ---- limits
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Which tiles of `step` columns a block needs of a row, by the range over the columns: the
-    first, and how many there are up to the last."""
-
-    step: int
-    first: dict[UOp, UOp]
-    end: dict[UOp, UOp]
-
-    def __contains__(self, loop: UOp) -> bool:
-        return loop in self.first or loop in self.end
-
-    def tiles(self, loop: UOp) -> tuple[UOp, UOp]:
-        """The first whole tile and the number of whole tiles from there."""
-        whole = length(loop) // self.step
-        first = self.first.get(loop, UOp.index(0)).minimum(whole)
-        return first, (self.end.get(loop, UOp.index(whole)).minimum(whole) - first).maximum(0)
-
-    def columns(self, loop: UOp) -> tuple[UOp, UOp]:
-        """The first column and the number of columns of these tiles."""
-        n, step = length(loop), self.step
-        first, tiles = self.tiles(loop)
-        if n % step == 0:
-            return first * step, tiles * step
-        end = (self.end[loop] * step).minimum(n) if loop in self.end else UOp.index(n)
-        return first * step, (end - first * step).maximum(0)
-
-
 def limits_of(stages: Sequence[Stage], blocks: Blocks, target: Target) -> Limits:
     """Limits of the rows of a block: the furthest of them, in whole tiles."""
     limits = Limits(_step(stages, target), {}, {})
@@ -229,10 +223,14 @@ def _step(stages: Sequence[Stage], target: Target) -> int:
     """Columns that a limit is rounded up to: those of a register tile with the most rows (AVX-512:
     0.97 of the time of twice as many); where rows are reduced, as many as the accumulators of a
     reduction take at a time."""
-    widest = max(s.local.dtype.itemsize for s in stages if s.local is not None)
     _, vectors = register_tile(target, 1 << 10, PAIR)
-    columns = COLUMNS if reduces_rows(stages) else vectors
-    return columns * max(target.vector_bytes // widest, 1)
+    return _columns(stages, COLUMNS if reduces_rows(stages) else vectors, target)
+
+
+def _columns(stages: Sequence[Stage], vectors: int, target: Target) -> int:
+    """Columns of so many vectors."""
+    widest = max(s.local.dtype.itemsize for s in stages if s.local is not None)
+    return vectors * max(target.vector_bytes // widest, 1)
 
 
 def _furthest(limit: UOp, blocks: Blocks, behind: bool) -> UOp | None:
@@ -322,7 +320,9 @@ def stage_kernel(stores: Sequence[UOp], target: Target) -> Kernel:
 
 def program(sink: UOp, target: Target, name: str) -> LinearProgram:
     """The LinearProgram of a chain."""
-    stages, rows = stages_of(sink), rows_of(sink)
+    whole, rows = stages_of(sink), rows_of(sink)
+    columns = columns_of(whole, rows, target)
+    stages = whole if columns is None else columns.stages
     blocks = blocks_of(stages, rows, target)
     limits = limits_of(stages, blocks, target)
     kernels = [
@@ -330,25 +330,29 @@ def program(sink: UOp, target: Target, name: str) -> LinearProgram:
         for stage in stages
         for stores in parts_of(stage, limits)
     ]
-    sums = [stage for stage in stages if stage.sums is not None]
-    starts = [stage_kernel(_placed(_zeros(stage), blocks.of(stage)), target) for stage in sums]
+    sums = [stage for stage in whole if stage.sums is not None]
+    added = sums if columns is None else [*sums, *filter(grows, whole)]
+    starts = [stage_kernel(_placed(_zeros(s), blocks.all_rows(rows)), target) for s in added]
     first, ready = ([lowered(k, target) for k in some] for some in (starts, kernels))
     steps = [int(c.arg[2]) + 1 for c in blocks.counters]
     grid = steps[:-1] if sums else steps
+    nest = _nest(blocks, columns, limits) if sums else []
     listing = _Listing(target)
     listing.declare([*first, *ready], blocks.counters[: len(grid)])
     listing.print(first)
-    with listing.loop(blocks.counters[-1], steps[-1]) if sums else nullcontext():
+    with listing.loops(nest):
         listing.print(ready)
+    counters = {*blocks.counters, *(counter for counter, _, _ in nest)}
     variables = {
         n.arg: n
         for k in (*first, *ready)
         for n in toposort((*k.stores, *k.order))
-        if n.op is Ops.VARIABLE and n not in blocks.counters
+        if n.op is Ops.VARIABLE and n not in counters
     }
     params = params_of([s for k in ready for s in k.stores])
     shown = "; ".join(f"{k.recipe or 'elementwise'} {_shown(k)}" for k in kernels)
-    over = "x".join(map(str, steps))
+    passes = steps if columns is None else [*steps, columns.count]
+    over = "x".join(map(str, passes))
     return LinearProgram(
         name,
         tuple(listing.ops),
@@ -360,10 +364,19 @@ def program(sink: UOp, target: Target, name: str) -> LinearProgram:
             for v in variables.values()
         ),
         tuple((n,) for n in grid),
-        flops=size(steps) * sum(operations(k) for k in kernels),
+        flops=size(passes) * sum(operations(k) for k in kernels),
         bytes=sum(p.size * p.dtype.itemsize for p in params),
         note=f"chain of {len(kernels)} over {over}, {blocks.rows} rows: {shown}",
     )
+
+
+def _nest(blocks: Blocks, columns: Columns | None, limits: Limits) -> list[Loop]:
+    """The loops around all stages, where outputs are sums over rows."""
+    counter = blocks.counters[-1]
+    count = int(counter.arg[2]) + 1
+    if columns is not None:
+        return columns.loops_of((counter, count), limits)
+    return [(counter, UOp.index(0), UOp.index(count))]
 
 
 def _shown(kernel: Kernel) -> str:
@@ -402,16 +415,28 @@ class _Listing:
 
     def print(self, kernels: Sequence[Kernel]) -> None:
         for kernel in kernels:
-            printer = Linearizer(kernel, self.target, self.index)
-            printer.ops = self.ops
-            printer.scopes[0].values.update(self.known)
+            printer = self._printer(kernel)
             printer.statements(kernel.stores)
             printer.enter((), ())
 
+    def _printer(self, kernel: Kernel) -> Linearizer:
+        printer = Linearizer(kernel, self.target, self.index)
+        printer.ops = self.ops
+        printer.scopes[0].values.update(self.known)
+        return printer
+
     @contextmanager
-    def loop(self, counter: UOp, steps: int) -> Iterator[None]:
-        """What is printed inside runs at every step of a counter."""
-        bounds = [self.emit(Ops.CONST, self.index, (), n) for n in (0, steps)]
-        self.known[counter] = at = self.emit(Ops.RANGE, self.index, tuple(bounds), "loop")
+    def loops(self, nest: Sequence[Loop]) -> Iterator[None]:
+        """What is printed inside runs at every step of these counters."""
+        printers = [self._open(*loop) for loop in nest]
         yield
-        self.emit(Ops.END, dtypes.void, (at,))
+        for printer in reversed(printers):
+            printer.close()
+
+    def _open(self, counter: UOp, start: UOp, stop: UOp) -> Linearizer:
+        bounds = lowered(Kernel((), (UOp.range(start, stop, 0, "loop"),), {}), self.target)
+        printer = self._printer(bounds)
+        (loop,) = bounds.order
+        printer.open(loop)
+        self.known[counter] = printer.scopes[-1].values[loop]
+        return printer

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ..dtype import dtypes
 from ..uop.linear import coefficient, linear, ranges_of
 from ..uop.ops import Ops, UOp, toposort
 from ..uop.values import identity
+from .kernel import length
 
 INF: Final = math.inf
 _CLOSED: Final = frozenset({Ops.REDUCE, Ops.INDEX})
@@ -30,6 +32,34 @@ class Cut(NamedTuple):
 
     limit: UOp
     constant: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which tiles of `step` columns a block needs of a row, by the range over the columns: the
+    first, and how many there are up to the last."""
+
+    step: int
+    first: dict[UOp, UOp]
+    end: dict[UOp, UOp]
+
+    def __contains__(self, loop: UOp) -> bool:
+        return loop in self.first or loop in self.end
+
+    def tiles(self, loop: UOp) -> tuple[UOp, UOp]:
+        """The first whole tile and the number of whole tiles from there."""
+        whole = length(loop) // self.step
+        first = self.first.get(loop, UOp.index(0)).minimum(whole)
+        return first, (self.end.get(loop, UOp.index(whole)).minimum(whole) - first).maximum(0)
+
+    def columns(self, loop: UOp) -> tuple[UOp, UOp]:
+        """The first column and the number of columns of these tiles."""
+        n, step = length(loop), self.step
+        first, tiles = self.tiles(loop)
+        if n % step == 0:
+            return first * step, tiles * step
+        end = (self.end[loop] * step).minimum(n) if loop in self.end else UOp.index(n)
+        return first * step, (end - first * step).maximum(0)
 
 
 Known = Mapping[UOp, tuple[UOp, Cut]]  # load of a row -> the range it walks, and its cut
