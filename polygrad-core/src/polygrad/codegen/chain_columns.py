@@ -150,5 +150,5 @@ def _part(stage: Stage, table: Mapping[UOp, UOp], start: UOp) -> Stage:
     stores = tuple(substitute(stage.stores, new))
     if grows(stage):
         stores = tuple(s.src[0].store(s.src[0].load() + s.src[1]) for s in stores)
-    column = table[stage.column] if stage.column is not None else None
-    return replace(stage, stores=stores, column=column)
+    kept = None if stage.column is None else table[stage.column]
+    return replace(stage, stores=stores, column=kept)

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ...target import Target
 from ...uop.linear import divides, ranges_of
-from ...uop.ops import UOp, size
+from ...uop.ops import Ops, UOp, size
 from ..hints import LINE
 from ..kernel import Kernel, extent, launchable, length, static, steps
 from ..row_programs import delay, stage
@@ -147,8 +147,10 @@ def _in_strands(kernel: Kernel, target: Target, rows: list[UOp], along: list[UOp
     line, AVX-512, were not measured, and stay with one place.)"""
     if target.vector_bytes >= LINE or len(along) != 1 or len(kernel.reductions) != 1 or not rows:
         return False
-    row, read = rows[-1], loads(kernel.reductions)
-    most = max((a.src[0].src[0].arg[1] * a.dtype.itemsize for a in read if step(a, row)), default=0)
+    row = rows[-1]
+    read = [a.src[0].src[0] for a in loads(kernel.reductions) if step(a, row)]
+    sizes = [int(p.arg[1]) * p.dtype.itemsize for p in read if p.op is Ops.PARAM]  # scratch is near
+    most = max(sizes, default=0)
     alone = kernel.reductions[0].src[1:] == (along[0],)
     return alone and static(row) and length(row) >= LEAST_ROWS and most > second_cache(target)
 
