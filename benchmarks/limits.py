@@ -1,9 +1,10 @@
 """What this machine can do at best, measured by small loops of our own (limits_text.py).
 
-Three loops say all that the table needs: multiply-adds in registers (the arithmetic peak), reading
-an array, and copying one, with plain stores and with stores past the caches. Each thread has its
-own pinned core and its own part of the array, in huge pages where the system has them. The lanes
-and the number of accumulators come from the `Target`, as those of generated kernels do.
+Three kinds of loops say all that the table needs: multiply-adds in registers (the arithmetic peak),
+reading an array, at one place or at several in turn, and copying one, with plain stores or with
+stores past the caches. Each thread has its own pinned core and its own part of the array, in huge
+pages where the system has them. The lanes and the number of accumulators come from the `Target`, as
+those of generated kernels do.
 
 Arrays of several sizes are measured, for caches are faster than memory: see `Limits.seconds`.
 """
@@ -19,11 +20,12 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from .limits_text import FUNCTIONS, UNROLL, module_text
+from .limits_text import FUNCTIONS, PLACES, RUN, UNROLL, module_text
 
 Clock = Callable[[], float]
 HUGE = 2 << 20  # bytes of a huge page
 PAGE = 4096
+BLOCK = PLACES * RUN
 ROUNDS = 15
 SECONDS = 0.02  # of one round: long beside the start of a thread
 PER_CORE = 256 << 10  # bytes within a core's own cache
@@ -76,10 +78,10 @@ def measure(threads: int, clock: str = "wall") -> Limits:
     sizes = (threads * PER_CORE, *SHARED)
     pages, base = _pages(max(sizes))
 
-    def reading(size: int) -> float:
-        part = size // threads // PAGE * PAGE
+    def reading(size: int, loop: Any) -> float:
+        part = max(size // threads // BLOCK, 1) * BLOCK
         steps = part // loops.step
-        return rate(lambda thread, n: loops.read(base + thread * part, steps, n), threads * part)
+        return rate(lambda thread, n: loop(base + thread * part, steps, n), threads * part)
 
     def copying(size: int, loop: Any) -> float:
         half = size // threads // 2 // PAGE * PAGE
@@ -91,9 +93,9 @@ def measure(threads: int, clock: str = "wall") -> Limits:
         return rate(work, threads * 2 * half)
 
     flops = rate(lambda thread, n: loops.fma(n), loops.flops * threads)
-    read = {size: reading(size) for size in sizes}
-    ways = (loops.copy, loops.copy_past)
-    copy = {size: max(copying(size, loop) for loop in ways) for size in sizes}
+    reads, copies = (loops.read, loops.read_apart), (loops.copy, loops.copy_past)
+    read = {size: max(reading(size, loop) for loop in reads) for size in sizes}
+    copy = {size: max(copying(size, loop) for loop in copies) for size in sizes}
     del pages
     return Limits(flops, read, copy)
 
@@ -149,6 +151,7 @@ class Loops(NamedTuple):
     code: object
     fma: Any
     read: Any
+    read_apart: Any
     copy: Any
     copy_past: Any
 
@@ -164,7 +167,7 @@ def compiled(lanes: int, accumulators: int) -> Loops:
     binary = compiler(Source(module_text(lanes, accumulators), entries))
     linked = linker.link(binary.code, entries)
     word, pointer = ctypes.c_int64, ctypes.c_void_p
-    takes = ((word,), (pointer, word, word), *((pointer, pointer, word, word),) * 2)
+    takes = ((word,), *((pointer, word, word),) * 2, *((pointer, pointer, word, word),) * 2)
     code = [
         ctypes.CFUNCTYPE(ctypes.c_float, *kinds)(linked.addresses[name])
         for name, kinds in zip(FUNCTIONS, takes, strict=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 UNROLL = 8  # vectors of one step of a memory loop
-FUNCTIONS = ("fma", "read", "copy", "copy_past")
+PLACES = 4  # that `read_apart` reads in turn,
+RUN = 64 << 10  # bytes between them
+FUNCTIONS = ("fma", "read", "read_apart", "copy", "copy_past")
 
 
 def module_text(lanes: int, accumulators: int) -> str:
-    """`fma(n)`; `read(from, steps, n)`; `copy(from, to, steps, n)` and `copy_past`, its twin whose
-    stores go past the caches. A step is UNROLL vectors; all is done n times over."""
+    """`fma(n)`; `read(from, steps, n)` and `read_apart`, its twin that goes on in PLACES at a time
+    (a core fetches ahead for each of them); `copy(from, to, steps, n)` and `copy_past`, its twin
+    whose stores go past the caches. A step is UNROLL vectors; all is done n times over."""
     vector = f"<{lanes} x float>"
     return "\n".join(
         (
             f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})",
             _fma(vector, lanes, accumulators),
-            _read(vector, lanes),
+            _read(vector, lanes, "read", _addresses("from", lanes)),
+            _read(vector, lanes, "read_apart", _addresses_apart("from", lanes)),
             _copy(vector, lanes, "copy", ""),
             _copy(vector, lanes, "copy_past", ", !nontemporal !0"),
             "!0 = !{i32 1}",
@@ -58,12 +62,12 @@ def _fma(vector: str, lanes: int, accumulators: int) -> str:
     )
 
 
-def _read(vector: str, lanes: int) -> str:
+def _read(vector: str, lanes: int, name: str, addresses: list[str]) -> str:
     every = range(UNROLL)
     zero = "zeroinitializer"
     return "\n".join(
         (
-            "define float @read(ptr %from, i64 %steps, i64 %n) {",
+            f"define float @{name}(ptr %from, i64 %steps, i64 %n) {{",
             "entry: br label %again",
             "again:",
             "%r = phi i64 [0, %entry], [%r.next, %end]",
@@ -72,7 +76,7 @@ def _read(vector: str, lanes: int) -> str:
             "loop:",
             "%i = phi i64 [0, %again], [%i.next, %loop]",
             *(f"%a{i} = phi {vector} [%o{i}, %again], [%b{i}, %loop]" for i in every),
-            *_addresses("from", lanes),
+            *addresses,
             *(f"%x{i} = load {vector}, ptr %from{i}, align {4 * lanes}" for i in every),
             *(f"%b{i} = fadd {vector} %a{i}, %x{i}" for i in every),
             *_closing(),
@@ -111,6 +115,21 @@ def _addresses(base: str, lanes: int) -> list[str]:
     lines = [f"%{base}.at = mul i64 %i, {UNROLL * lanes}"]
     for i in range(UNROLL):
         lines.append(f"%{base}.at{i} = add i64 %{base}.at, {i * lanes}")
+        lines.append(f"%{base}{i} = getelementptr float, ptr %{base}, i64 %{base}.at{i}")
+    return lines
+
+
+def _addresses_apart(base: str, lanes: int) -> list[str]:
+    """Those of the step: the vectors of each place are RUN bytes from those of the one before."""
+    each, run = UNROLL // PLACES, RUN // 4
+    steps = run // (each * lanes)
+    lines = [f"%{base}.block = udiv i64 %i, {steps}", f"%{base}.step = urem i64 %i, {steps}"]
+    lines.append(f"%{base}.first = mul i64 %{base}.block, {PLACES * run}")
+    lines.append(f"%{base}.in = mul i64 %{base}.step, {each * lanes}")
+    lines.append(f"%{base}.at = add i64 %{base}.first, %{base}.in")
+    for i in range(UNROLL):
+        place, vector = divmod(i, each)
+        lines.append(f"%{base}.at{i} = add i64 %{base}.at, {place * run + vector * lanes}")
         lines.append(f"%{base}{i} = getelementptr float, ptr %{base}, i64 %{base}.at{i}")
     return lines
 

@@ -55,6 +55,17 @@ def test_the_loops_read_and_copy_every_vector(lanes: int) -> None:
     assert loops.read(given.ctypes.data, 3, 2) == 2 * given[::lanes].sum()
 
 
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_the_loop_that_reads_at_several_places_reads_all_of_each_block(lanes: int) -> None:
+    loops = limits.compiled(lanes, 6)
+    memory = np.zeros(2 * limits.BLOCK // 4 + 16, np.float32)
+    start = -memory.ctypes.data % (4 * 16) // 4
+    given = memory[start : start + 2 * limits.BLOCK // 4]
+    given[:] = np.arange(len(given)) % 7
+    steps = 2 * limits.BLOCK // loops.step
+    assert loops.read_apart(given.ctypes.data, steps, 1) == given[::lanes].sum()
+
+
 def test_the_arithmetic_loop_multiplies_and_adds() -> None:
     """x / 2 + 1 / 4 tends to 1 / 2 in each accumulator."""
     loops = limits.compiled(8, 6)
