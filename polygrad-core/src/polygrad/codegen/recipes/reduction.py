@@ -2,8 +2,8 @@
 
 *Rows*: the reduced axis is contiguous in memory. Each core takes rows, some of them at a time where
 they come from memory; lanes are partial sums, and several accumulators hide the latency of an
-addition. Further loops over the same row (softmax,
-layer norm) follow in the same block, the row still in cache.
+addition. Further loops over the same row (softmax, layer norm) follow in the same block, the row
+still in cache.
 
 *Columns*: the reduced axis is strided and an output axis contiguous. A block takes a strip of
 columns and walks the rows once; the strip is wide enough that each row gives whole cache lines and
