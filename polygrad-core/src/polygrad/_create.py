@@ -29,7 +29,6 @@ from .errors import ArgumentError, did_you_mean, public, shown
 from .model import Model as _Model
 from .settings import Context
 from .tensor import Tensor as _Tensor
-from .tensor import upper as _upper  # noqa: F401 - all storeys enter
 from .tensor.base import Base, away
 from .tensor.keeping import NEVER
 

@@ -25,7 +25,6 @@ from ..engine.capture import Check
 from ..errors import PolygradError, SpecError, StateError
 from ..files.limits import DEFAULT, Limits
 from ..gradient_rules import FUNCTIONS, Function
-from ..tensor import upper as upper  # its functions and kernels are in the tables by name
 from ..uop import spec
 from ..uop.kernel import LIBRARY, KernelCall, Output
 from ..uop.ops import BINARY, REDUCERS, UNARY, Ops, UOp, toposort

@@ -3,13 +3,10 @@
 Floor: tensor. A Tensor is a handle on a node of the graph (`uop`): operations make new nodes and
 run nothing. The class is built in storeys, one file each, every storey using those below it:
 
-    Base → Casting → Elementwise → Operators → Interop
-         → Unary → Distribution → Movement → Pieces → Joining → Reduce → Activation → Linalg
-         → Special → Scans → Convolution → Pooling → Loss → Creation → Random → Layers → Indexing
-         → Kernels → Sorting → Decompositions → Writing → Statistics → Alignment → Autograd
-         → Keeping → InPlace → PeerNames → Tensor
-
-Those above the first line are imported when something of them is asked for (`ground`).
+    Base → Casting → Elementwise → Operators → Unary → Distribution → Movement → Pieces → Joining
+         → Reduce → Activation → Linalg → Special → Scans → Convolution → Pooling → Loss
+         → Creation → Random → Layers → Indexing → Kernels → Sorting → Decompositions → Writing
+         → Statistics → Alignment → Autograd → Interop → Keeping → Tensor
 
 Here: the slots, operands (tensors, Python numbers, arrays), promotion, broadcasting, devices,
 gradient marks. Methods of the storeys are short because what stands here checks and joins.

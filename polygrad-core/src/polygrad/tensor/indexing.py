@@ -11,7 +11,7 @@ place; otherwise it comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..dtype import dtypes
@@ -38,14 +38,6 @@ class Indexing(Layers):
         check_owners(self, index)
         view = parse("getitem", self.shape, index, self)
         return result(read(self.uop, view), self, *(a.tensor for _, a in view.arrays))
-
-    def __iter__(self) -> Iterator[Tensor]:
-        if not self.shape:
-            raise DTypeError("a 0-d tensor cannot be iterated.")
-        return iter(self.unbind(0))
-
-    def __contains__(self, x: Any) -> bool:
-        return bool(self.eq(x).any())
 
     def gather(self, dim: Any = None, index: Any = None, *, axis: Integer | None = None) -> Tensor:
         """out[i][j] = self[index[i][j]][j] for dim 0, and so on: torch's gather. `index` may be

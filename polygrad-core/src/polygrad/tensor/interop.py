@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import engine
@@ -9,10 +10,10 @@ from ..dtype import to_dtype, unpack
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..uop.ops import Ops, UOp, size
 from ..uop.sizes import actual, largest, value_of
-from . import host
+from . import host, numpy_functions
+from .autograd import Autograd
 from .axes import axis_of
 from .base import Integer, tensor_of
-from .operators import Operators
 from .store import device_name, is_leaf, new_leaf, read, realize
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = 64  # a realised tensor of at most this many elements prints its values
 
 
-class Interop(Operators):
+class Interop(Autograd):
     """Realising, reading, protocols of Python and numpy, printing."""
 
     __slots__ = ()
@@ -212,6 +213,14 @@ class Interop(Operators):
             raise DTypeError("a 0-d tensor has no length.")
         return value_of(self.shape[0])
 
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise DTypeError("a 0-d tensor cannot be iterated.")
+        return iter(self.unbind(0))
+
+    def __contains__(self, x: Any) -> bool:
+        return bool(self.eq(x).any())
+
     def __buffer__(self, flags: int) -> memoryview:
         """Python 3.12 and later: memoryview(tensor) is `data()`. Raises DTypeError for bfloat16
         and 8-bit floats, so that numpy asks `__array__` and takes no words for integers."""
@@ -242,8 +251,6 @@ class Interop(Operators):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """A function of numpy takes a tensor as the array of its values."""
-        from . import numpy_functions
-
         return numpy_functions.call(function, args, kwargs)
 
     def __dlpack__(self, **options: Any) -> Any:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ArgumentError, StateError, no_such
 from ..uop.ops import UOp
-from .autograd import Autograd
 from .base import _leaves
+from .interop import Interop
 from .store import policies, policy_of, unfolded
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 State = Literal["lazy", "kept", "stored"]
 
 
-class Keeping(Autograd):
+class Keeping(Interop):
     """Graphs that outlive their computation, and `dispose`."""
 
     __slots__ = ()

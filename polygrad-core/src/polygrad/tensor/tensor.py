@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import settings
 from ..dtype import to_dtype
@@ -14,17 +13,12 @@ from ..errors import public
 from ..uop.ops import UOp
 from . import base, host
 from .base import Base, Flag, _leaves, away, maybe, wants_gradient
+from .peer_names import PeerNames
 from .store import bind, device_name, own
-
-if TYPE_CHECKING:
-    from .peer_names import PeerNames as Storeys
-else:
-    from .ground import Ground as Storeys
 
 
 class _Class(type):
-    """What belongs to the class: the setting TRAINING, as `Tensor.training`, and the way to the
-    upper storeys (`ground`) for who asks the class and no tensor."""
+    """`Tensor.training` belongs to the class: it is the setting TRAINING."""
 
     @property
     def training(cls) -> bool:
@@ -35,20 +29,8 @@ class _Class(type):
     def training(cls, value: bool) -> None:
         settings.Context(TRAINING=bool(value)).__enter__()
 
-    if not TYPE_CHECKING:  # a checker would take any name for one of the class
 
-        def __getattr__(cls, name: str) -> Any:
-            from . import upper as upper
-
-            return type.__getattribute__(cls, name)
-
-    def __dir__(cls) -> Iterable[str]:
-        from . import upper as upper
-
-        return type.__dir__(cls)
-
-
-class Tensor(Storeys, metaclass=_Class):
+class Tensor(PeerNames, metaclass=_Class):
     """A lazy array: operations build a graph, which runs when a value is needed.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -57,12 +39,6 @@ class Tensor(Storeys, metaclass=_Class):
     """
 
     __slots__ = ()
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """A subclass has all storeys: `super()` asks them, not the way up."""
-        from . import upper as upper
-
-        super().__init_subclass__(**options)
 
     @staticmethod
     def train(mode: Flag = True) -> settings.Context:

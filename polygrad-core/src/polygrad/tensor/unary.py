@@ -15,13 +15,13 @@ from ..uop.ops import Ops, UOp
 from . import formulas
 from .axes import integer
 from .base import Flag, Integer, Real, result
-from .interop import Interop
+from .operators import Operators
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Unary(Interop):
+class Unary(Operators):
     """Signs, roots, exponentials, trigonometry, rounding and tests."""
 
     __slots__ = ()
