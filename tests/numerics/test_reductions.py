@@ -209,3 +209,16 @@ def test_rows_from_memory(device: str, shape: tuple[int, int], rng: np.random.Ge
     np.testing.assert_allclose((rows.sum(1) * 2 + 1).numpy(), wide.sum(1) * 2 + 1, **near)
     np.testing.assert_allclose(rows.exp().sum(1).numpy(), np.exp(wide).sum(1), rtol=1e-5)
     np.testing.assert_array_equal(rows.max(1).numpy(), w.max(1))
+
+
+@pytest.mark.parametrize("shape", [(2816, 100), (70, 7001)])
+def test_rows_from_memory_that_several_results_share(
+    device: str, shape: tuple[int, int], rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal(shape).astype(np.float32)
+    for axis in (0, 1):
+        many = np.repeat(np.expand_dims(x, axis), 2, axis)
+        t = Tensor(x).unsqueeze(axis).expand(*many.shape)
+        sums = many.sum(2, dtype=np.float64)
+        np.testing.assert_allclose(t.sum(2).numpy(), sums, rtol=1e-5, atol=2e-4)
+        np.testing.assert_array_equal(t.max(2).numpy(), many.max(2))

@@ -194,3 +194,14 @@ def test_twice_the_layers_with_strips_are_twice_the_work(
 
     few, many = (lines_run(lambda n=n: plan(n), chains, copies) for n in (12, 24))
     assert many < 2.1 * few
+
+
+def test_a_factor_that_turns_out_to_be_padding_alone_is_held_nowhere(device: str) -> None:
+    """Steps of 2 from 3 places of padding on, and one element: no window reads it."""
+    x = Tensor(np.ones((4, 69, 1, 9, 2), np.float32), requires_grad=True)
+    w = Tensor(np.ones((3, 23, 1, 2, 1), np.float32), requires_grad=True)
+    y = x.conv3d(w, groups=3, stride=(2, 1, 2), padding=(3, 1, 3))
+    (y * Tensor(np.ones(y.shape, np.float32))).sum().backward()
+    for t in (y, x.grad, w.grad):
+        assert t is not None
+        assert not t.numpy().any()

@@ -50,8 +50,9 @@ def _merge(search: Search, product: Facts, factors: Sequence[UOp]) -> None:
     """Make one kernel of a product and the copies that it can hold, if there are any."""
     writers = search.writers[next(iter(product.stores))]
     at = next(i for i in writers if search.facts[i] is product)
-    search.facts[at] = facts_of(_unmixed(product.kernel))
-    chain = _chain(search, at, factors)
+    plain = search.facts[at] = facts_of(_unmixed(product.kernel))
+    # Over finer ranges a factor may turn out to be read nowhere: all that is left of it is padding.
+    chain = _chain(search, at, [leaf for leaf in factors if leaf in plain.loads])
     if chain is None or not search.merge(chain):
         search.facts[at] = product
 
