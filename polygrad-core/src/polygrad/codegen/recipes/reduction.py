@@ -147,7 +147,7 @@ def _in_strands(kernel: Kernel, target: Target, rows: list[UOp], along: list[UOp
     line, AVX-512, were not measured, and stay with one place.)"""
     if target.vector_bytes >= LINE or len(along) != 1 or len(kernel.reductions) != 1 or not rows:
         return False
-    if set(rows) != set(kernel.outputs):  # the sum stands outside of one that it does not read
+    if set(kernel.order) != {*rows, *along}:  # a scan, or results that share their sum
         return False
     row = rows[-1]
     read = [a.src[0].src[0] for a in loads(kernel.reductions) if step(a, row)]
