@@ -58,11 +58,16 @@ def _most(kernel: Kernel, node: UOp) -> int:
 
 
 def _far(kernel: Kernel, node: UOp) -> bool:
-    """Does one walk of the loops serve a tile of products, or a strip of results in memory?"""
+    """Does one walk of the loops serve a tile of products, or a strip of results in memory? Not of
+    sums whose lanes are partial ones: rows have short blocks in any order that a search finds."""
+    if kernel.recipe == "contraction":
+        return True
+    if any(kernel.kind(r) == "vector" for r in node.src[1:]):
+        return False
     own = [kernel.order.index(r) for r in node.src[1:] if kernel.kind(r) == "loop"]
     inner = kernel.order[min(own, default=len(kernel.order)) :]
     strip = (r for r in inner if r not in node.src[1:] and r in ranges_of(node))
-    return kernel.recipe == "contraction" or any(kernel.kind(r) == "loop" for r in strip)
+    return any(kernel.kind(r) == "loop" for r in strip)
 
 
 def _cut(kernel: Kernel, loop: UOp, steps: int) -> Kernel:
